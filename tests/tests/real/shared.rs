@@ -111,9 +111,43 @@ impl Store {
         Fleet::start(&self.config(node, LIMIT, 1)).await
     }
 
+    /// Starts two allocators, and a client of each.
+    async fn two(&self) -> Two {
+        Two::of(self.allocator("east").await, self.allocator("west").await).await
+    }
+
     /// Starts an allocator that reaches the store through a wire.
     async fn allocator_through(&self, wire: &Wire, node: &str) -> Fleet {
         Fleet::start(&self.config_at(&self.server.url_through(wire), node, LIMIT, 1)).await
+    }
+}
+
+/// Two allocators that share a store, a client of each, and the vendor that counts the calls of both.
+struct Two {
+    east: Fleet,
+    west: Fleet,
+    clients: [Client; 2],
+    limits: [Limit; 2],
+    vendor: Vendor,
+}
+
+impl Two {
+    async fn of(east: Fleet, west: Fleet) -> Self {
+        let clients = [east.client("a").await, west.client("b").await];
+        let limits = clients.each_ref().map(|client| client.limit("vendor"));
+        Two { east, west, clients, limits, vendor: Vendor::new(LIMIT, PER) }
+    }
+
+    /// Calls as often as possible for `span`. Returns when the first call was admitted.
+    async fn call_for(&self, span: Duration) -> Option<Moment> {
+        call_for(&self.vendor, &self.limits, span).await
+    }
+
+    /// Asserts that the vendor has counted no call too many, and stops the allocators.
+    async fn stop(self) {
+        assert_eq!(self.vendor.breach(), None);
+        self.east.stop().await;
+        self.west.stop().await;
     }
 }
 
@@ -141,28 +175,23 @@ async fn two_use_all_there_is_and_no_more(kind: StoreKind) {
 }
 
 async fn two_use_all_of(store: &Store, shown: &str) {
-    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, 6 * PER).await;
-    assert_eq!(vendor.breach(), None);
-    let status = reqwest::get(format!("{}/v1/status", west.url)).await.expect("the server answers");
+    let two = store.two().await;
+    two.call_for(6 * PER).await;
+    let status = reqwest::get(format!("{}/v1/status", two.west.url)).await.expect("the server answers");
     let status = status.text().await.expect("a text");
     assert!(status.contains(r#""sharing":["east","west"]"#), "the allocators by their names: {status}");
-    println!("{shown}: {} of {} used through two allocators", vendor.count(), 6 * LIMIT);
-    let metrics = reqwest::get(format!("{}/metrics", east.url)).await.expect("the server answers");
+    println!("{shown}: {} of {} used through two allocators", two.vendor.count(), 6 * LIMIT);
+    let metrics = reqwest::get(format!("{}/metrics", two.east.url)).await.expect("the server answers");
     let metrics = metrics.text().await.expect("a text");
     assert!(
         metrics.contains("\nlessor_store_allocators 2\n"),
         "an allocator does not know of the other: {metrics}"
     );
-    assert!(vendor.count() >= 6 * LIMIT * USED_PERCENT / 100, "{} of {}", vendor.count(), 6 * LIMIT);
-    for client in clients {
-        client.shutdown().await;
+    assert!(two.vendor.count() >= 6 * LIMIT * USED_PERCENT / 100, "{} of {}", two.vendor.count(), 6 * LIMIT);
+    for client in &two.clients {
+        client.clone().shutdown().await;
     }
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 /// Each user has three permits and gets one an hour, whichever allocator is asked.
@@ -232,65 +261,48 @@ async fn killed_in_turn_they_go_on(kind: StoreKind) {
 /// The store answers no allocator for three seconds. Leases end, and nothing more is lent.
 async fn a_store_that_stands_still_is_waited_for(kind: StoreKind) {
     let store = Store::own(kind).await;
-    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await;
+    let two = store.two().await;
+    two.call_for(PER).await;
     store.server.stop();
-    call_for(&vendor, &limits, 2 * PER).await;
-    let before = vendor.count();
-    call_for(&vendor, &limits, PER).await;
-    assert_eq!(vendor.count(), before, "no client is lent anything by any allocator");
+    two.call_for(2 * PER).await;
+    let before = two.vendor.count();
+    two.call_for(PER).await;
+    assert_eq!(two.vendor.count(), before, "no client is lent anything by any allocator");
     store.server.go_on();
     let again = CLOCK.now();
-    let first = call_for(&vendor, &limits, 5 * PER).await.expect("a call is admitted");
+    let first = two.call_for(5 * PER).await.expect("a call is admitted");
     println!("{kind:?}: stood still for 3 s, a call {:?} after that", first.since(again));
-    assert_eq!(vendor.breach(), None);
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 /// PostgreSQL and etcd still have all that they confirmed. Redis may have lost some of it, so allocators wait.
 async fn a_store_that_is_killed_loses_nothing_or_is_waited_out(kind: StoreKind) {
     let store = Store::own(kind).await;
-    let east = store.allocator("east").await;
-    let west = store.allocator("west").await;
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await;
+    let two = store.two().await;
+    two.call_for(PER).await;
     store.server.kill();
     store.server.start_again(&[]);
     let again = CLOCK.now();
-    let first = call_for(&vendor, &limits, 8 * PER).await.expect("a call is admitted");
+    let first = two.call_for(8 * PER).await.expect("a call is admitted");
     println!("{kind:?}: killed and started again, a call {:?} after that", first.since(again));
-    assert_eq!(vendor.breach(), None);
     let waits = Duration::from_millis(2_500);
     if kind == StoreKind::Redis {
         // Permits lent before are used up within one term.
-        let lent = vendor.count_after(again + PER) - vendor.count_after(again + waits);
+        let lent = two.vendor.count_after(again + PER) - two.vendor.count_after(again + waits);
         assert_eq!(lent, 0, "permits were lent before all earlier leases had ended");
     }
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 async fn one_that_is_emptied_is_waited_out(kind: StoreKind) {
     let store = Store::own(kind).await;
-    let east = store.allocator("east").await;
-    let west = store.allocator("west").await;
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
+    let two = store.two().await;
     for _ in 0..3 {
-        call_for(&vendor, &limits, PER / 2).await;
+        two.call_for(PER / 2).await;
         store.empty(kind);
     }
-    call_for(&vendor, &limits, 6 * PER).await.expect("a call is admitted");
-    assert_eq!(vendor.breach(), None);
-    east.stop().await;
-    west.stop().await;
+    two.call_for(6 * PER).await.expect("a call is admitted");
+    two.stop().await;
 }
 
 /// A key that is not used any more takes no room in the store.
@@ -311,22 +323,19 @@ async fn keys_that_are_not_used_are_taken_away(kind: StoreKind) {
 /// A decision holds whichever allocator the operator tells, and for allocators that start later, too.
 async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     let store = Store::own(kind).await;
-    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await.expect("the allocator lends");
+    let two = store.two().await;
+    two.call_for(PER).await.expect("the allocator lends");
     let tell = async |allocator: &Fleet, what: &str| {
         let request = reqwest::Client::new().post(format!("{}/v1/limits/vendor/{what}", allocator.url));
         let told = request.header("content-type", "application/json").body("{}").send().await;
         let told = told.expect("the allocator answers");
         assert!(told.status().is_success(), "{what}: {}", told.text().await.unwrap_or_default());
     };
-    tell(&east, "pause").await;
+    tell(&two.east, "pause").await;
     // The other allocator looks four times a second, and nodes are told at once.
     sleep(PER).await;
     let nothing = Vendor::new(LIMIT, PER);
-    assert_eq!(call_for(&nothing, &limits, PER).await, None, "the limit is paused");
+    assert_eq!(call_for(&nothing, &two.limits, PER).await, None, "the limit is paused");
     let north = store.allocator("north").await;
     let late = north.client("c").await;
     assert_eq!(
@@ -336,23 +345,23 @@ async fn what_an_operator_decides_holds_for_all(kind: StoreKind) {
     );
     store.empty(kind);
     assert_eq!(
-        call_for(&nothing, &limits, 3 * PER).await,
+        call_for(&nothing, &two.limits, 3 * PER).await,
         None,
         "the limit is paused though the store was emptied"
     );
-    tell(&west, "resume").await;
-    call_for(&vendor, &limits, 2 * PER).await.expect("the allocator lends again");
-    tell(&west, "nodes/a/block").await;
+    tell(&two.west, "resume").await;
+    two.call_for(2 * PER).await.expect("the allocator lends again");
+    tell(&two.west, "nodes/a/block").await;
     sleep(PER).await;
     let only = [Vendor::new(LIMIT, PER), Vendor::new(LIMIT, PER)];
     let until = CLOCK.now() + PER;
-    let (blocked, other) =
-        tokio::join!(call_until(&only[0], &limits[0], until), call_until(&only[1], &limits[1], until));
+    let (blocked, other) = tokio::join!(
+        call_until(&only[0], &two.limits[0], until),
+        call_until(&only[1], &two.limits[1], until)
+    );
     assert!(blocked.is_none() && other.is_some(), "only one node is blocked: {blocked:?}, {other:?}");
-    assert_eq!(vendor.breach(), None);
-    for allocator in [east, west, north] {
-        allocator.stop().await;
-    }
+    two.stop().await;
+    north.stop().await;
 }
 
 /// Of two allocators with different rules, the one with the higher version decides, and the other follows.

@@ -1,12 +1,9 @@
 //! Allocators that share a cluster: slots move, and replicas take over from masters.
 
-use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, two_use_all_of};
-use lessor::{Client, Limit};
+use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, two_use_all_of};
 use lessor_ledger::roots::{HEAD, cell_of};
-use lessor_protocol::Moment;
 use scenarios::cluster::Cluster;
-use scenarios::fleet::{Fleet, eventually};
-use scenarios::vendor::Vendor;
+use scenarios::fleet::eventually;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
@@ -19,36 +16,6 @@ const OVER: Duration = Duration::from_millis(3_250);
 fn store(cluster: &Cluster, prefix: &str) -> Store {
     let server = Arc::clone(&cluster.nodes()[0].server);
     Store { server, url: cluster.url(), prefix: prefix.to_owned() }
-}
-
-/// Two allocators that share a cluster, a client of each, and the vendor that counts the calls of both.
-struct Two {
-    allocators: [Fleet; 2],
-    clients: [Client; 2],
-    vendor: Vendor,
-}
-
-impl Two {
-    async fn of(cluster: &Cluster) -> Self {
-        let store = store(cluster, "lessor");
-        let allocators = [store.allocator("east").await, store.allocator("west").await];
-        let clients = [allocators[0].client("a").await, allocators[1].client("b").await];
-        Two { allocators, clients, vendor: Vendor::new(LIMIT, PER) }
-    }
-
-    /// Calls as often as possible for `span`. Returns when the first call was admitted.
-    async fn call_for(&self, span: Duration) -> Option<Moment> {
-        let limits: [Limit; 2] = self.clients.each_ref().map(|client| client.limit("vendor"));
-        call_for(&self.vendor, &limits, span).await
-    }
-
-    /// Asserts that the vendor has counted no call too many, and stops the allocators.
-    async fn stop(self) {
-        assert_eq!(self.vendor.breach(), None);
-        for allocator in self.allocators {
-            allocator.stop().await;
-        }
-    }
 }
 
 fn key(name: &str) -> String {
@@ -65,7 +32,7 @@ async fn two_use_all_there_is_and_no_more() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_are_lent_by_all_the_while() {
     let cluster = Cluster::start(NEVER).await;
-    let two = Two::of(&cluster).await;
+    let two = store(&cluster, "lessor").two().await;
     let keys = [key(HEAD), key(&cell_of("vendor", None))];
     let moving = async {
         for round in 0..6 {
@@ -92,7 +59,7 @@ async fn a_replica_that_is_behind_takes_over_from_one_master() {
     let mut cluster = Cluster::start(NEVER).await;
     let place = cluster.place(&key(&cell_of("vendor", None)));
     let replica = cluster.join(Some(place)).await;
-    let two = Two::of(&cluster).await;
+    let two = store(&cluster, "lessor").two().await;
     two.call_for(PER).await.expect("the allocator lends");
     let master = &cluster.nodes()[place].server;
     replica.stop();
@@ -118,7 +85,7 @@ async fn a_master_that_is_killed_is_replaced_by_the_cluster_itself() {
     let mut cluster = Cluster::start(Duration::from_secs(1)).await;
     let place = cluster.place(&key(HEAD));
     let replica = cluster.join(Some(place)).await;
-    let two = Two::of(&cluster).await;
+    let two = store(&cluster, "lessor").two().await;
     two.call_for(PER).await.expect("the allocator lends");
     cluster.nodes()[place].server.kill();
     let killed = CLOCK.now();

@@ -1,7 +1,7 @@
 //! Limits that operators put and remove by the API of one allocator hold for all allocators of a store. This includes
 //! allocators that start later, and holds after the store was emptied.
 
-use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for};
+use super::{CLOCK, LIMIT, PER, Store, Two, USED_PERCENT, call_for};
 use lessor::Client;
 use lessor_allocator::cells::{Cell, Cells, StoreKind, Swap, Swapped};
 use lessor_ledger::overrides::{LimitOverrides, Version};
@@ -95,9 +95,7 @@ async fn what_is_put_and_removed_at_one_is_so_at_all(kind: StoreKind) {
 /// The rules change while both allocators are in full use.
 async fn changed_rules_hold_at_all_and_none_too_many_are_admitted(kind: StoreKind) {
     let store = Store::shared(kind, "changed").await;
-    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
+    let Two { east, west, limits, .. } = store.two().await;
     let before = Vendor::new(LIMIT, PER);
     call_for(&before, &limits, PER).await.expect("the allocator lends");
     let (lowered, _) = tokio::join!(put(&east.url, "vendor", LIMIT / 4), call_for(&before, &limits, 2 * PER));

@@ -1,7 +1,7 @@
 //! Trouble between allocators and the store that they share: wires are cut, slow, and lose answers; a server that is
 //! behind takes over; the clock of the store is set.
 
-use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, call_until};
+use super::{CLOCK, LIMIT, PER, Store, Two, USED_PERCENT, call_until};
 use lessor::{Client, Limit};
 use lessor_allocator::cells::StoreKind;
 use scenarios::fleet::{Fleet, eventually};
@@ -20,31 +20,26 @@ const OVER: Duration = Duration::from_secs(2);
 async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: StoreKind) {
     let store = Store::shared(kind, "cut").await;
     let wire = Wire::to(store.server.address()).await;
-    let (east, west) = (store.allocator_through(&wire, "east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await;
+    let two = Two::of(store.allocator_through(&wire, "east").await, store.allocator("west").await).await;
+    two.call_for(PER).await;
     wire.cut();
-    call_for(&vendor, &limits, OVER).await;
+    two.call_for(OVER).await;
     let (cut_off, other) = (Vendor::new(LIMIT, PER), Vendor::new(LIMIT, PER));
     let until = CLOCK.now() + 3 * PER;
-    tokio::join!(call_until(&cut_off, &limits[0], until), call_until(&other, &limits[1], until));
+    tokio::join!(call_until(&cut_off, &two.limits[0], until), call_until(&other, &two.limits[1], until));
     assert_eq!((cut_off.count(), other.breach()), (0, None));
     assert!(other.count() >= 3 * LIMIT * USED_PERCENT / 100, "{} of {}", other.count(), 3 * LIMIT);
     wire.mend();
     let mended = CLOCK.now();
     // What the other allocator holds stays out for a window.
     sleep(PER + PER / 10).await;
-    let again = call_until(&vendor, &limits[0], mended + 5 * PER).await.expect("a call is admitted");
+    let again = call_until(&two.vendor, &two.limits[0], mended + 5 * PER).await.expect("a call is admitted");
     println!(
         "{kind:?}: cut off for 5 s, {} by the other in 3 s, on after {:?}",
         other.count(),
         again.since(mended)
     );
-    assert_eq!(vendor.breach(), None);
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 /// The bug: such an allocator answered that it has no permits now. That kept nodes from their fallback, and from
@@ -126,10 +121,7 @@ async fn an_allocator_without_a_store_is_not_ready_though_no_node_asks(kind: Sto
 async fn answers_of_the_store_that_are_lost_cost_nothing_twice(kind: StoreKind) {
     let store = Store::shared(kind, "lost").await;
     let wire = Wire::to(store.server.address()).await;
-    let (east, west) = (store.allocator_through(&wire, "east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
+    let two = Two::of(store.allocator_through(&wire, "east").await, store.allocator("west").await).await;
     let until = CLOCK.now() + 4 * PER;
     let lose = async {
         let mut lost = 0;
@@ -140,19 +132,17 @@ async fn answers_of_the_store_that_are_lost_cost_nothing_twice(kind: StoreKind) 
         }
         lost
     };
-    let (lost, _) = tokio::join!(lose, call_for(&vendor, &limits, 4 * PER));
-    let meanwhile = vendor.count();
+    let (lost, _) = tokio::join!(lose, two.call_for(4 * PER));
+    let meanwhile = two.vendor.count();
     // Permits of a lost answer count as spent for one lease and a window.
     sleep(OVER + PER).await;
-    call_for(&vendor, &limits, 3 * PER).await;
-    let after = vendor.count() - meanwhile;
+    two.call_for(3 * PER).await;
+    let after = two.vendor.count() - meanwhile;
     println!(
         "{kind:?}: {meanwhile} admitted in 4 s while up to {lost} answers were lost, {after} in 3 s after it"
     );
-    assert_eq!(vendor.breach(), None);
     assert!(meanwhile > 0 && after >= 3 * LIMIT * USED_PERCENT / 100, "{after} of {}", 3 * LIMIT);
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 /// The store is so far away that no allocator can tell what time it is there.
@@ -161,25 +151,21 @@ async fn a_store_that_is_slow_lends_nothing_and_goes_on(kind: StoreKind) {
     let wire = Wire::to(store.server.address()).await;
     let (east, west) =
         (store.allocator_through(&wire, "east").await, store.allocator_through(&wire, "west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await;
+    let two = Two::of(east, west).await;
+    two.call_for(PER).await;
     wire.delay_by(Duration::from_millis(300));
     // What the allocators knew of the time stays good enough for a while, until their clocks may have drifted apart too
     // far.
-    call_for(&vendor, &limits, 10 * PER).await;
-    let meanwhile = vendor.count();
+    two.call_for(10 * PER).await;
+    let meanwhile = two.vendor.count();
     wire.delay_by(Duration::ZERO);
     let (again, stalls) = (CLOCK.now(), store.stalls());
-    let first = call_for(&vendor, &limits, 5 * PER).await.expect("a call is admitted");
+    let first = two.call_for(5 * PER).await.expect("a call is admitted");
     let least = stalls.least_used(USED_PERCENT, LIMIT, 4 * PER);
-    let after = vendor.count() - meanwhile;
+    let after = two.vendor.count() - meanwhile;
     println!("{kind:?}: {meanwhile} admitted in 11 s, 10 of them slow; on {:?} after it", first.since(again));
-    assert_eq!(vendor.breach(), None);
     assert!(after >= least, "{after} of {least}");
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 /// The server does not have what was lent last, so the allocators wait until that is over.
@@ -189,31 +175,27 @@ async fn a_server_that_is_behind_takes_over(kind: StoreKind) {
     let wire = Wire::to(store.server.address()).await;
     let (east, west) =
         (store.allocator_through(&wire, "east").await, store.allocator_through(&wire, "west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await;
+    let two = Two::of(east, west).await;
+    two.call_for(PER).await;
     // From here on the replica receives no more changes.
     replica.promote();
-    call_for(&vendor, &limits, PER).await;
+    two.call_for(PER).await;
     store.server.kill();
     wire.lead_to(replica.address());
     let led = CLOCK.now();
-    call_for(&vendor, &limits, OVER).await;
+    two.call_for(OVER).await;
     let over = CLOCK.now();
-    let first = call_for(&vendor, &limits, 6 * PER).await.expect("a call is admitted");
+    let first = two.call_for(6 * PER).await.expect("a call is admitted");
     println!(
         "{kind:?}: a server took over that was behind by a second, a call {:?} after that",
         first.since(led)
     );
-    assert_eq!(vendor.breach(), None);
     assert!(
         first >= over,
         "the allocators lent {:?} after the standby took over, too soon",
         first.since(led)
     );
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 /// Returns the time of the store's clock, in seconds.
@@ -238,11 +220,8 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
     let server = Server::start(kind, &[]);
     server.start_again_with(&shim);
     let store = Store::of(Arc::new(server), "lessor").await;
-    let (east, west) = (store.allocator("east").await, store.allocator("west").await);
-    let clients = [east.client("a").await, west.client("b").await];
-    let limits = clients.each_ref().map(|client| client.limit("vendor"));
-    let vendor = Vendor::new(LIMIT, PER);
-    call_for(&vendor, &limits, PER).await.expect("the allocator lends");
+    let two = store.two().await;
+    two.call_for(PER).await.expect("the allocator lends");
     let mut shifted = 0;
     for shift in [1, 60, 0, 3_600, -60, 0] {
         let before = shown(&store.server, kind) - shifted;
@@ -250,18 +229,16 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
         shifted = shift;
         let set = shown(&store.server, kind) - shift - before;
         assert!((0..=2).contains(&set), "the store's clock is {set} s off");
-        call_for(&vendor, &limits, 2 * PER).await;
+        two.call_for(2 * PER).await;
     }
-    let before = vendor.count();
-    call_for(&vendor, &limits, 4 * PER).await.expect("a call is admitted");
-    let after = vendor.count() - before;
+    let before = two.vendor.count();
+    two.call_for(4 * PER).await.expect("a call is admitted");
+    let after = two.vendor.count() - before;
     println!(
         "{kind:?}: {before} admitted in 13 s while the clock was set six times, {after} in 4 s after it"
     );
-    assert_eq!(vendor.breach(), None);
     assert!(after >= 3 * LIMIT * USED_PERCENT / 100, "{after} of {}", 4 * LIMIT);
-    east.stop().await;
-    west.stop().await;
+    two.stop().await;
 }
 
 on_each_store!(
