@@ -144,18 +144,7 @@ async fn a_token_that_was_taken_away_is_replaced() {
 /// A killed etcd forgets its tokens, and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_and_started_again_it_is_the_one_it_was() {
-    let mut store = own().await;
-    let before = store.timeline().await;
-    for version in 0..20_u64 {
-        let expected = version.checked_sub(1);
-        assert_eq!(store.swap(swap("a", expected, Some(cell(version, "one")))).await, Swapped::Done);
-    }
-    server(&store).kill();
-    let lost = store.cells.timeline().await;
-    assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
-    server(&store).start_again(&[]);
-    assert_eq!(store.cells.swap(&before, &[swap("a", Some(19), None)]).await, Ok(vec![Swapped::Done]));
-    assert_eq!(store.timeline().await, before);
+    super::trouble::killed_and_started_again_it_is_the_one_it_was(own().await, 20).await;
 }
 
 /// The rights that docs/stores.md names are enough for a user, and fewer are reported.
@@ -224,18 +213,7 @@ async fn what_is_no_cell_is_not_taken_for_one() {
         let key = base64(&format!("{prefix}/{name}"));
         server(&store).tell(&format!("/v3/kv/put {{\"key\":\"{key}\",\"value\":\"{value}\"}}"));
     }
-    let timeline = store.timeline().await;
-    for name in ["short", "long", "marked"] {
-        let loaded = store.cells.load(&[name.to_owned()]).await;
-        assert!(matches!(&loaded, Err(CellsError::Invalid(text)) if text.contains(name)), "{loaded:?}");
-        let swapped = store.cells.swap(&timeline, &[swap(name, None, Some(cell(1, "")))]).await;
-        assert!(matches!(&swapped, Err(CellsError::Invalid(text)) if text.contains(name)), "{swapped:?}");
-    }
-    // Where a part of the batch was done, the error does not say that nothing was.
-    let batch = [swap("a", None, Some(cell(1, "one"))), swap("short", None, None)];
-    let partly = store.cells.swap(&timeline, &batch).await;
-    assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains("short")), "{partly:?}");
-    assert_eq!(store.load("a").await, Some(cell(1, "one")));
+    super::trouble::what_is_no_cell_is_not_taken_for_one(&mut store, &["short", "long", "marked"]).await;
 }
 
 /// etcd has no clock and says so, and it cannot be asked for replicas.

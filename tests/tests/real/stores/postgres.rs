@@ -25,18 +25,7 @@ fn table(store: &Store) -> String {
 /// After a crash, all that was committed is there, on the same timeline.
 #[tokio::test]
 async fn killed_and_started_again_it_is_the_one_it_was() {
-    let mut store = own().await;
-    let before = store.timeline().await;
-    for version in 0..50_u64 {
-        let expected = version.checked_sub(1);
-        assert_eq!(store.swap(swap("a", expected, Some(cell(version, "one")))).await, Swapped::Done);
-    }
-    server(&store).kill();
-    let lost = store.cells.timeline().await;
-    assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
-    server(&store).start_again(&[]);
-    assert_eq!(store.cells.swap(&before, &[swap("a", Some(49), None)]).await, Ok(vec![Swapped::Done]));
-    assert_eq!(store.timeline().await, before);
+    super::trouble::killed_and_started_again_it_is_the_one_it_was(own().await, 50).await;
 }
 
 /// A connection that was closed while it was idle is made again without an error.

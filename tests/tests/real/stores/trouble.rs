@@ -78,6 +78,39 @@ pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
     }
 }
 
+/// After `swaps` of a cell a server that was killed and started again has the last one, on the same timeline.
+pub(crate) async fn killed_and_started_again_it_is_the_one_it_was(mut store: Store, swaps: u64) {
+    let before = store.timeline().await;
+    for version in 0..swaps {
+        let expected = version.checked_sub(1);
+        assert_eq!(store.swap(swap("a", expected, Some(cell(version, "one")))).await, Swapped::Done);
+    }
+    let server = store.server.clone().expect("a server");
+    server.kill();
+    let lost = store.cells.timeline().await;
+    assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
+    server.start_again(&[]);
+    let last = [swap("a", Some(swaps - 1), None)];
+    assert_eq!(store.cells.swap(&before, &last).await, Ok(vec![Swapped::Done]));
+    assert_eq!(store.timeline().await, before);
+}
+
+/// Values that another program wrote under these `names` are not taken for cells.
+pub(crate) async fn what_is_no_cell_is_not_taken_for_one(store: &mut Store, names: &[&str]) {
+    let timeline = store.timeline().await;
+    for &name in names {
+        let loaded = store.cells.load(&[name.to_owned()]).await;
+        assert!(matches!(&loaded, Err(CellsError::Invalid(text)) if text.contains(name)), "{loaded:?}");
+        let swapped = store.cells.swap(&timeline, &[swap(name, None, Some(cell(1, "")))]).await;
+        assert!(matches!(&swapped, Err(CellsError::Invalid(text)) if text.contains(name)), "{swapped:?}");
+    }
+    // Where a part of the batch was done, the error does not say that nothing was.
+    let batch = [swap("a", None, Some(cell(1, "one"))), swap(names[0], None, None)];
+    let partly = store.cells.swap(&timeline, &batch).await;
+    assert!(matches!(&partly, Err(CellsError::Unreachable(text)) if text.contains(names[0])), "{partly:?}");
+    assert_eq!(store.load("a").await, Some(cell(1, "one")));
+}
+
 /// Lets waiting tasks see what has arrived: the runtime polls its sockets once, and then the tasks have their turn.
 pub(crate) async fn settle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
