@@ -16,8 +16,7 @@ pub use jwt::{Issuer, Jwks, JwksError, Subject};
 pub use pattern::Patterns;
 pub use role::{Rights, Role};
 pub use tokens::{
-    NewToken, SECRET_BYTES, TOKENS_MAX, Token, TokenId, TokenText, Tokens, TokensError, Unproven, is_token,
-    is_token_name,
+    NewToken, SECRET_BYTES, Token, TokenId, TokenText, Tokens, TokensError, Unproven, is_token,
 };
 
 use std::time::SystemTime;

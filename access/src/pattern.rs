@@ -46,7 +46,7 @@ impl Patterns {
     }
 
     /// Whether a pattern matches all names.
-    pub fn fit_all(&self) -> bool {
+    pub(crate) fn fit_all(&self) -> bool {
         self.0.iter().any(|pattern| pattern.stem.is_empty() && !pattern.is_whole)
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq as _;
 
 /// Most tokens of one file.
-pub const TOKENS_MAX: usize = 10_000;
+const TOKENS_MAX: usize = 10_000;
 
 /// Random bytes of a token: 4 for its id, and 32 that prove it.
 pub const SECRET_BYTES: usize = 36;
@@ -246,7 +246,7 @@ impl fmt::Display for Tokens {
 const NAME_RULE: &str = "use 1 to 128 letters, digits and . _ - / : @";
 
 /// Whether `name` can be the name of a token.
-pub fn is_token_name(name: &str) -> bool {
+fn is_token_name(name: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte);
     (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(is_good)
 }

@@ -167,7 +167,7 @@ impl Adversary {
     }
 
     /// Whether the adversary begins a new session before its next ask.
-    pub fn moves_on(&mut self) -> bool {
+    pub(crate) fn moves_on(&mut self) -> bool {
         self.lie == Lie::Crowd || self.seq >= PERMITS_MAX || self.rng.u32(..200) == 0
     }
 
@@ -251,7 +251,7 @@ impl Adversary {
     }
 
     /// Whether the adversary begins another session after an answer, which may be an error.
-    pub fn gives_up(&mut self, is_error: bool) -> bool {
+    pub(crate) fn gives_up(&mut self, is_error: bool) -> bool {
         is_error && self.rng.bool()
     }
 

@@ -53,12 +53,12 @@ impl Boundary {
     }
 
     /// Returns the share of the calls just after a boundary that found nothing.
-    pub fn short_share(&self) -> f64 {
+    pub(crate) fn short_share(&self) -> f64 {
         self.short as f64 / self.calls.max(1) as f64
     }
 
     /// Returns the mean number of asks just after a boundary.
-    pub fn asks_each(&self) -> f64 {
+    pub(crate) fn asks_each(&self) -> f64 {
         self.first.map_or(0.0, |first| self.asks as f64 / (self.last - first).max(1) as f64)
     }
 

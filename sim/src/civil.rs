@@ -63,7 +63,7 @@ impl Civil {
     }
 
     /// Returns the first instant after `at` that lies in another window. Steps forward, then bisects.
-    pub fn edge_after(&self, at: u64) -> u64 {
+    pub(crate) fn edge_after(&self, at: u64) -> u64 {
         let label = self.window(at);
         // Windows of days or longer: zones change by a quarter of an hour at least.
         let step = 1_000_000_000 * if matches!(self.unit, Unit::Minute | Unit::Hour) { 30 } else { 15 * 60 };

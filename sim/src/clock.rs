@@ -102,7 +102,7 @@ impl HostClock {
     }
 
     /// Lets the hardware run `ppm` fast from `real` on.
-    pub fn set_rate(&mut self, real: u64, ppm: i64) {
+    pub(crate) fn set_rate(&mut self, real: u64, ppm: i64) {
         self.touch(real);
         self.ppm = ppm;
     }
@@ -115,12 +115,12 @@ impl HostClock {
     }
 
     /// Ends the slew at `real`.
-    pub fn unslew(&mut self, real: u64) {
+    pub(crate) fn unslew(&mut self, real: u64) {
         self.slew(real, self.discipline_ppm);
     }
 
     /// Sets by how much the disciplined clock runs faster than the hardware while nothing slews it.
-    pub fn discipline(&mut self, ppm: i64) {
+    pub(crate) fn discipline(&mut self, ppm: i64) {
         self.discipline_ppm = ppm;
         self.unslew(self.real);
     }

@@ -244,7 +244,7 @@ impl Desk {
     }
 
     /// Whether the first in line waits although permits suffice for it.
-    pub fn passes_over(&self, node: &Node, real: u64) -> bool {
+    pub(crate) fn passes_over(&self, node: &Node, real: u64) -> bool {
         let now = node.now(real);
         let is_live = now < self.slot.deadline();
         let suffices = |waiter: &Waiter| waiter.permits <= self.slot.balance().free;

@@ -69,7 +69,7 @@ impl Fault {
     ];
 
     /// Faults that strike at random moments where regions or a store are between nodes and the allocator.
-    pub const OF_REGIONS: [Fault; 4] =
+    pub(crate) const OF_REGIONS: [Fault; 4] =
         [Fault::RegionCut, Fault::RegionCrash, Fault::RegionLeave, Fault::StoreTrouble];
 
     /// All faults.
@@ -138,10 +138,10 @@ pub struct Faults {
 
 impl Faults {
     /// Whether `fault` strikes now.
-    pub fn strikes(&self, fault: Fault, rng: &mut fastrand::Rng) -> bool {
+    pub(crate) fn strikes(&self, fault: Fault, rng: &mut fastrand::Rng) -> bool {
         self.chance.get(&fault).is_some_and(|&chance| rng.f64() < chance)
     }
 }
 
 /// How often each fault struck.
-pub type Struck = BTreeMap<Fault, u64>;
+pub(crate) type Struck = BTreeMap<Fault, u64>;

@@ -199,7 +199,7 @@ fn draw_outside(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
 }
 
 /// Draws a few acts of operators, each at a moment while there is trouble.
-pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
+pub(crate) fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
     let mut rules = setup.plan.rules.clone();
     let mut live: Vec<Live> = vec![];
     for _ in 0..rng.u32(1..=4) {
@@ -238,7 +238,7 @@ pub fn draw_live(rng: &mut fastrand::Rng, setup: &Setup) -> Vec<Live> {
 }
 
 /// Returns `rules` with a cap on calls in flight if they have none; otherwise without it, or with another one.
-pub fn with_or_without_cap(rng: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
+pub(crate) fn with_or_without_cap(rng: &mut fastrand::Rng, rules: &[Rule]) -> Vec<Rule> {
     let is_cap = |rule: &Rule| matches!(rule, Rule::Concurrency(_));
     let mut others = rules.to_vec();
     others.retain(|rule| !is_cap(rule));

@@ -73,7 +73,7 @@ pub fn lowest(plan: &Plan, above: usize) -> Plan {
 
 impl Limits {
     /// Whether the limits of `setup` are counted by key.
-    pub fn are_keyed(setup: &Setup) -> bool {
+    pub(crate) fn are_keyed(setup: &Setup) -> bool {
         // A pool that is made after a change begins as one that was there all along. No judge here knows when such a
         // bucket was last refilled or warmed.
         let is_known = setup.live.is_empty() || !setup.rule_sets().flatten().any(depends_on_its_beginning);
@@ -132,7 +132,7 @@ impl Limits {
     }
 
     /// Returns the configuration of all limits under `rules`.
-    pub fn configs(&self, rules: &[Rule]) -> Vec<LimitConfig> {
+    pub(crate) fn configs(&self, rules: &[Rule]) -> Vec<LimitConfig> {
         let own = rules.len() - self.above().len();
         (0..self.count()).map(|place| self.config(place, rules.split_at(own))).collect()
     }
@@ -178,7 +178,7 @@ impl Limits {
     }
 
     /// Changes how the limits that nodes ask are shared.
-    pub fn share_otherwise(&mut self, change: impl FnOnce(&mut Sharing)) {
+    pub(crate) fn share_otherwise(&mut self, change: impl FnOnce(&mut Sharing)) {
         change(&mut self.plan.sharing);
     }
 

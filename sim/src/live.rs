@@ -70,20 +70,20 @@ impl fmt::Display for Live {
 
 impl Setup {
     /// Returns the longest that a safe share lasts by any configuration of the run, if nodes have any.
-    pub fn safe_lasts(&self) -> Option<Duration> {
+    pub(crate) fn safe_lasts(&self) -> Option<Duration> {
         let said = |live: &Live| if let Act::Safe(safe) = live.act { safe } else { None };
         let changed = self.live.iter().filter_map(said);
         self.plan.sharing.safe.into_iter().chain(changed).map(|safe| safe.lasts).max()
     }
 
     /// Returns the largest reserve of the run.
-    pub fn reserve_most(&self) -> u64 {
+    pub(crate) fn reserve_most(&self) -> u64 {
         let said = |live: &Live| if let Act::Reserve(permits) = live.act { Some(permits) } else { None };
         self.live.iter().filter_map(said).fold(self.plan.sharing.reserve, u64::max)
     }
 
     /// Whether an act changes the reserve.
-    pub fn changes_reserve(&self) -> bool {
+    pub(crate) fn changes_reserve(&self) -> bool {
         self.live.iter().any(|live| matches!(live.act, Act::Reserve(_)))
     }
 }

@@ -118,7 +118,7 @@ impl Meter {
     }
 
     /// Whether an ask has found the pool empty.
-    pub fn has_been_empty(&self) -> bool {
+    pub(crate) fn has_been_empty(&self) -> bool {
         self.empty.is_some()
     }
 
@@ -190,7 +190,7 @@ impl Meter {
     }
 
     /// Makes `node` the hot spot from `real` on, where `rates` are the calls a second of each node.
-    pub fn hot_spot(&mut self, real: u64, node: Option<usize>, rates: &[f64], term: u64) {
+    pub(crate) fn hot_spot(&mut self, real: u64, node: Option<usize>, rates: &[f64], term: u64) {
         if let Some(hot) = self.hot.take()
             && hot.since > 0
         {

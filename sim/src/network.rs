@@ -39,7 +39,7 @@ impl Network {
     }
 
     /// Adds links for `regions` regions behind those of the nodes.
-    pub fn with_far(mut self, far: Latency, regions: usize) -> Self {
+    pub(crate) fn with_far(mut self, far: Latency, regions: usize) -> Self {
         self.far = far;
         self.cut.resize(self.near + regions, [0; 2]);
         self

@@ -188,7 +188,7 @@ impl Oracle {
     ///
     /// # Panics
     /// As [`Oracle::begins`].
-    pub fn begins_to_lie(&mut self, node: usize, session: u64) {
+    pub(crate) fn begins_to_lie(&mut self, node: usize, session: u64) {
         self.begins(node, session);
         self.session(session).lies = true;
     }
@@ -213,7 +213,7 @@ impl Oracle {
     }
 
     /// Records that `permits` that `session` had in use are in its hands again: they were not used up.
-    pub fn handed_back(&mut self, session: u64, permits: u64) {
+    pub(crate) fn handed_back(&mut self, session: u64, permits: u64) {
         // Permits of lost books were never counted.
         self.admitted = self.admitted.saturating_sub(permits);
         let session = self.session(session);
@@ -394,7 +394,7 @@ impl Oracle {
     }
 
     /// Records that the allocator lost its books, or dropped a pool that it took for new. The pool is `view` now.
-    pub fn books_lost(&mut self, now: Instant, view: PoolView) {
+    pub(crate) fn books_lost(&mut self, now: Instant, view: PoolView) {
         self.measure.life += 1;
         // Restored books begin with what was out.
         (self.admitted, self.books, self.block) = (0, view.books, view.books.outstanding);
@@ -406,7 +406,7 @@ impl Oracle {
 
     /// Records that the books go on as they were written down, with all of it in flight or a flow lent. What is owed
     /// after the last quarantine is unknown from then on.
-    pub fn books_go_on(&mut self, now: Instant) {
+    pub(crate) fn books_go_on(&mut self, now: Instant) {
         if self.opens <= now.allocator {
             self.opens = Moment::ORIGIN;
         }
@@ -414,20 +414,20 @@ impl Oracle {
 
     /// Records that the books of the rules marked in `is_new` are new. Their buckets begin at `begins` on the
     /// allocator's clock.
-    pub fn books_begin(&mut self, now: Instant, begins: Moment, is_new: &[bool]) {
+    pub(crate) fn books_begin(&mut self, now: Instant, begins: Moment, is_new: &[bool]) {
         let made = self.promises.iter_mut().zip(is_new).filter(|(_, is_new)| **is_new);
         made.for_each(|(promise, _)| promise.begin(now, begins.as_nanos()));
     }
 
     /// Records when buckets at intervals refill `next` after an unknown gap, on the allocator's clock.
-    pub fn refills_at(&mut self, now: Instant, next: &[Option<Moment>]) {
+    pub(crate) fn refills_at(&mut self, now: Instant, next: &[Option<Moment>]) {
         let known =
             self.promises.iter_mut().zip(next).filter_map(|(promise, next)| Some((promise, (*next)?)));
         known.for_each(|(promise, next)| promise.refill_at(now, next.as_nanos()));
     }
 
     /// Returns when, on the allocator's clock, the last quarantine was over, if nothing was lent since.
-    pub fn opens_unlent(&self) -> Option<Moment> {
+    pub(crate) fn opens_unlent(&self) -> Option<Moment> {
         (self.opens > Moment::ORIGIN && self.books.granted == 0).then_some(self.opens)
     }
 

@@ -112,7 +112,7 @@ impl Oracles {
     }
 
     /// See [`Oracle::handed_back`].
-    pub fn handed_back(&mut self, lender: usize, session: u64, permits: u64) {
+    pub(crate) fn handed_back(&mut self, lender: usize, session: u64, permits: u64) {
         self.own[lender].handed_back(session, permits);
         if self.root == Root::Allocator {
             self.above.iter_mut().for_each(|above| above.unspent_below(permits));
@@ -162,7 +162,7 @@ impl Oracles {
     ///
     /// # Errors
     /// What was wrong.
-    pub fn root_answered(
+    pub(crate) fn root_answered(
         &mut self,
         now: Instant,
         asked: &Asked,
@@ -183,7 +183,7 @@ impl Oracles {
     }
 
     /// See [`Oracle::region_lost`].
-    pub fn region_lost(&mut self, region: usize, now: Instant, stocks: &Stocks) {
+    pub(crate) fn region_lost(&mut self, region: usize, now: Instant, stocks: &Stocks) {
         let stock = stocks.own[region];
         self.own[region].region_lost(Instant { allocator: stock.at, ..now }, stock.view);
     }
@@ -228,19 +228,19 @@ impl Oracles {
     }
 
     /// Records that books are new: see [`Oracle::books_begin`].
-    pub fn books_begin(&mut self, now: Instant, begins: Moment, is_new: &IsNew) {
+    pub(crate) fn books_begin(&mut self, now: Instant, begins: Moment, is_new: &IsNew) {
         for (oracle, is_new) in self.all().zip(is_new.own.iter().chain(&is_new.above)) {
             oracle.books_begin(now, begins, is_new);
         }
     }
 
     /// See [`Oracle::refills_at`]. `next` has the rules of each oracle, `above` last.
-    pub fn refill_at(&mut self, now: Instant, next: &[Vec<Option<Moment>>]) {
+    pub(crate) fn refill_at(&mut self, now: Instant, next: &[Vec<Option<Moment>>]) {
         self.all().zip(next).for_each(|(oracle, next)| oracle.refills_at(now, next));
     }
 
     /// See [`Oracle::books_go_on`].
-    pub fn books_go_on(&mut self, now: Instant) {
+    pub(crate) fn books_go_on(&mut self, now: Instant) {
         self.all().for_each(|oracle| oracle.books_go_on(now));
     }
 
@@ -277,7 +277,7 @@ impl Oracles {
     }
 
     /// Records that the roots go on by `rules`, with permits that are `out` until a moment: see [`Oracle::changed`].
-    pub fn root_changed(&mut self, now: Instant, rules: &[Rule], out: (u64, Instant)) {
+    pub(crate) fn root_changed(&mut self, now: Instant, rules: &[Rule], out: (u64, Instant)) {
         let rules: Vec<Rule> = rules.iter().map(at_any_phase).collect();
         self.root().goes_on_by(now, &rules, CarryOver::AsIs, out);
     }

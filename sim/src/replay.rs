@@ -26,7 +26,7 @@ pub fn show(setup: &Setup) -> bool {
 }
 
 /// Cuts down a `setup` that fails with `failure`, and returns the rest in words.
-pub fn cut_down(setup: &Setup, failure: &Failure) -> String {
+pub(crate) fn cut_down(setup: &Setup, failure: &Failure) -> String {
     let shrunk = shrink(setup, failure, BUDGET);
     format!("shrunk in {} runs to:\n{}", shrunk.runs, shrunk.failure)
 }

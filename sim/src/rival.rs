@@ -106,7 +106,7 @@ impl Rival {
     }
 
     /// Whether each node has a share of its own and never asks.
-    pub fn is_split(&self) -> bool {
+    pub(crate) fn is_split(&self) -> bool {
         self.policy == Policy::StaticSplit
     }
 
@@ -119,7 +119,7 @@ impl Rival {
     }
 
     /// Returns the permits in the share of `node`.
-    pub fn in_share(&mut self, node: usize, now: Moment) -> u64 {
+    pub(crate) fn in_share(&mut self, node: usize, now: Moment) -> u64 {
         self.shares.get_mut(node).map_or(0, |share| share.available(now))
     }
 

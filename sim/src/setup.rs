@@ -142,7 +142,7 @@ impl Setup {
     }
 
     /// Returns the number of pools that nodes ask: one of each limit, or one of each region.
-    pub fn lenders(&self) -> usize {
+    pub(crate) fn lenders(&self) -> usize {
         match self.topology.regions() {
             0 => self.limits(),
             regions => regions,
@@ -159,12 +159,12 @@ impl Setup {
     }
 
     /// Whether the pools that nodes ask lend on what they lease.
-    pub fn lends_on(&self) -> bool {
+    pub(crate) fn lends_on(&self) -> bool {
         self.topology.regions() > 0
     }
 
     /// Returns the rules that are judged for each such pool by itself, and those that hold for all together.
-    pub fn rules_apart(&self) -> (&[Rule], Option<&[Rule]>) {
+    pub(crate) fn rules_apart(&self) -> (&[Rule], Option<&[Rule]>) {
         if self.lends_on() {
             return (&[], Some(&self.plan.rules));
         }
@@ -200,7 +200,7 @@ impl Setup {
 
     /// Whether `desk` is owed its turn: its node has the highest priority, and is in a guaranteed group if there are
     /// any.
-    pub fn is_owed(&self, desk: usize) -> bool {
+    pub(crate) fn is_owed(&self, desk: usize) -> bool {
         if self.is_old(self.lender(desk)) {
             return false;
         }

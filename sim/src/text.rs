@@ -335,7 +335,7 @@ fn one_of<T>(name: &str, known: impl Iterator<Item = (&'static str, T)>) -> Resu
 }
 
 /// Writes `rules` as [`parse_rules`] reads them, with commas for spaces.
-pub fn rules_text(rules: &[Rule]) -> String {
+pub(crate) fn rules_text(rules: &[Rule]) -> String {
     rules.iter().map(rule).collect::<Vec<_>>().join("+")
 }
 

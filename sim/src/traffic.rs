@@ -100,7 +100,7 @@ impl Traffic {
     }
 
     /// Changes the shape and the demand from now on.
-    pub fn turn_into(&mut self, workload: Workload, demand: f64) {
+    pub(crate) fn turn_into(&mut self, workload: Workload, demand: f64) {
         (self.workload, self.demand, self.changes, self.hot) = (workload, demand, 0, None);
     }
 

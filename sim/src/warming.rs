@@ -67,7 +67,7 @@ impl Warming {
     }
 
     /// Begins at `at`, with `permits` out that were lent before.
-    pub fn hold_at_least(&mut self, permits: u64, at: u64) {
+    pub(crate) fn hold_at_least(&mut self, permits: u64, at: u64) {
         (self.level, self.at) = (self.level.max(permits as f64), at);
         self.coldness = (self.coldness - permits as f64).max(0.0);
     }

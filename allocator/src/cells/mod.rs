@@ -53,7 +53,7 @@ impl CellsConfig {
     pub const PREFIX: &str = "lessor";
 
     /// The default of `timeout`: many round trips across a region, and short compared to the terms that wait for it.
-    pub const TIMEOUT: Duration = Duration::from_millis(500);
+    pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
 
     /// Makes the configuration of the store at `url`, with defaults for all else.
     pub fn new(url: StoreUrl) -> Self {

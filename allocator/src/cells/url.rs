@@ -116,7 +116,7 @@ impl StoreUrl {
     }
 
     /// Whether it is a cluster: several servers, each of which can fail alone.
-    pub fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         matches!(&self.place, Place::Redis(place) if place.is_cluster)
     }
 

@@ -38,7 +38,7 @@ pub enum TokensAt {
 
 impl TokensAt {
     /// The text that means the store. A file of that name is written `./store`.
-    pub const STORE: &str = "store";
+    pub(crate) const STORE: &str = "store";
 
     /// # Errors
     /// If `text` names no file, or is `store` and the store is not shared.

@@ -18,7 +18,7 @@ pub enum Listen {
 
 impl Listen {
     /// Whether this is a Unix socket.
-    pub fn is_unix(&self) -> bool {
+    pub(crate) fn is_unix(&self) -> bool {
         matches!(self, Listen::Unix(_))
     }
 

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 /// Default of the connections that are open at once; further ones wait to be accepted. A node keeps one or two. Each
 /// takes a file and some 20 kB: more would need a raised `ulimit -n`.
-pub const CONNECTIONS_MAX: usize = 4_096;
+pub(crate) const CONNECTIONS_MAX: usize = 4_096;
 
 /// Default of the connections of one address: three quarters of all. A fleet behind one proxy has enough of them, and
 /// an address that takes its whole share leaves some for others.
@@ -49,10 +49,10 @@ pub(crate) fn per_address(connections_max: usize) -> usize {
 }
 
 /// Default factor up to which a limit changes without a confirmation.
-pub const CHANGE_FACTOR_MAX: u64 = 10;
+pub(crate) const CHANGE_FACTOR_MAX: u64 = 10;
 
 /// Default address: reachable from this machine only.
-pub const LISTEN: &str = "127.0.0.1:7400";
+pub(crate) const LISTEN: &str = "127.0.0.1:7400";
 
 /// Everything that an operator decides. Its `Display` prints it as TOML, every default included.
 #[derive(Clone, Debug, PartialEq, Eq)]

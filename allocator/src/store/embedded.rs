@@ -169,7 +169,7 @@ impl Embedded {
     ///
     /// # Errors
     /// If the file never was a store.
-    pub fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
+    pub(crate) fn refuse_foreign(path: &Path) -> Result<(), StoreError> {
         let is_foreign = file::open(path, false).and_then(|file| aside::is_foreign(&file, path));
         // A file that cannot be read is for the start to report.
         if is_foreign.unwrap_or(false) { Err(StoreError::Foreign(path.to_owned())) } else { Ok(()) }
@@ -258,7 +258,7 @@ impl Embedded {
     /// # Errors
     /// If that failed. Then the file is the old one, or the new one already. If only the new seal is in place, the old
     /// file counts as lost at the next start.
-    pub fn recreate(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
+    pub(crate) fn recreate(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
         let aside = with_more(&self.path, ".new");
         let failed = |error: &dyn std::fmt::Display| StoreError::Write {
             path: self.path.clone(),

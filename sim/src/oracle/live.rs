@@ -59,7 +59,7 @@ impl Oracle {
     }
 
     /// Allows `permits` beyond what was promised so far, once.
-    pub fn may_use(&mut self, now: Instant, permits: u64) {
+    pub(crate) fn may_use(&mut self, now: Instant, permits: u64) {
         let drift_ppm = self.measure.drift_ppm;
         self.promises.iter_mut().for_each(|promise| promise.allows(now, permits, drift_ppm));
     }

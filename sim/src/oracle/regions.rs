@@ -6,7 +6,7 @@ use lessor_ledger::pool::PoolView;
 
 impl Oracle {
     /// S1–S7: `permits` were admitted on a lease of `region`, which lends on what it leases here.
-    pub fn admitted_below(&mut self, now: Instant, region: usize, permits: u64, way: u64) -> Verdict {
+    pub(crate) fn admitted_below(&mut self, now: Instant, region: usize, permits: u64, way: u64) -> Verdict {
         self.admitted += if now.allocator >= self.opens { permits } else { 0 };
         self.counts(now, permits, way)?;
         let ends = self.sessions.values().filter(|session| session.node == region).map(|session| session.end);
@@ -20,14 +20,14 @@ impl Oracle {
     }
 
     /// Records that a region died and begins without books. Its nodes' leases stay valid.
-    pub fn region_lost(&mut self, now: Instant, view: PoolView) {
+    pub(crate) fn region_lost(&mut self, now: Instant, view: PoolView) {
         let ends = self.leases_end(now).allocator;
         self.books_lost(now, view);
         self.inherited_until = ends;
     }
 
     /// Records that `permits` can be spent again.
-    pub fn unspent_below(&mut self, permits: u64) {
+    pub(crate) fn unspent_below(&mut self, permits: u64) {
         self.admitted = self.admitted.saturating_sub(permits);
     }
 }

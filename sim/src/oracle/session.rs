@@ -59,7 +59,7 @@ pub(super) struct Measure {
 impl Oracle {
     /// Sets that the books make a pool at its first ask. A session that wants nothing may be answered before that, and
     /// is not remembered.
-    pub fn in_passing(mut self) -> Self {
+    pub(crate) fn in_passing(mut self) -> Self {
         self.measure.in_passing = true;
         self
     }

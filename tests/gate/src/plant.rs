@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// The crates that are copied, whether or not they have a mistake.
-pub const CRATES: [&str; 5] = ["protocol", "holder", "ledger", "client", "sim"];
+pub(crate) const CRATES: [&str; 5] = ["protocol", "holder", "ledger", "client", "sim"];
 
 /// The switch, as a module of `lessor-protocol`.
 const SWITCH: &str = "

@@ -25,7 +25,7 @@ impl Dress {
         [Dress::Old, Dress::Chunked, Dress::Announced, Dress::OtherMedia, Dress::Newer, Dress::Twice];
 
     /// Returns the bytes of `answer` in this form, and whether the connection ends with them.
-    pub fn put_on(self, answer: &Message) -> (Vec<u8>, bool) {
+    pub(crate) fn put_on(self, answer: &Message) -> (Vec<u8>, bool) {
         let status =
             answer.head.lines().next().and_then(|line| line.split_once(' ')).map_or("", |(_, rest)| rest);
         let body = answer.body.as_slice();
