@@ -94,8 +94,8 @@ impl Server {
     }
 
     /// Makes a life of the allocator that writes its grants to the store of `config`, if that names one, and resumes
-    /// what an earlier life wrote there. With `fresh`, as for [`Server::new`], only the decisions of operators are
-    /// resumed.
+    /// what an earlier life wrote there. `fresh` is as for [`Server::new`], and has no effect on a store that knows what
+    /// was lent.
     ///
     /// # Errors
     /// If the store or the certificates cannot be used.

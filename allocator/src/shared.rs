@@ -1,6 +1,7 @@
 //! The state of a server: its [`Registry`], with a clock and metrics. Exchanges use the registry through
 //! [`Shared::beside`], many threads at once; all else has it alone, in [`Shared::with`]. Neither is held across a wait.
 
+mod open;
 mod overrides;
 mod served;
 
@@ -8,13 +9,11 @@ use crate::access::Access;
 use crate::audit::Audit;
 use crate::clock::{EpochClock, begin};
 use crate::config::{Config, Exposure, LimitConfig};
-use crate::earlier_decisions::{Dropped, limits_with_overrides};
 use crate::events::Events;
 use crate::http::Bodies;
 use crate::journal::{Journal, NotDurable};
 use crate::metrics::Metrics;
 use crate::shared_store_status::SharedStoreStatus;
-use crate::store::{Embedded, Found, StoreError, Written};
 use lessor_ledger::overrides::Suspensions;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::Registry;
@@ -24,7 +23,6 @@ use lessor_protocol::trace::Cause;
 use lessor_protocol::{Moment, PERMITS_MAX, entropy};
 use served::Standing;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
@@ -36,6 +34,8 @@ pub(crate) struct Shared {
     config: Config,
     /// Whether no earlier life can have lent anything.
     is_fresh: bool,
+    /// Whether `--fresh` was given in vain: the store knows what earlier lives lent.
+    is_fresh_ignored: bool,
     clock: EpochClock,
     metrics: Metrics,
     events: Events,
@@ -96,53 +96,6 @@ impl Shared {
         Shared::of(config, fresh, clock, registry)
     }
 
-    /// Makes a life that writes its grants to the store at `path`, and resumes what is written there. Unless it is
-    /// `fresh`, a lost store means quarantine. Decisions of operators are resumed in any case.
-    ///
-    /// # Errors
-    /// If the store cannot be used.
-    pub(crate) fn open(config: Config, fresh: bool, path: &Path) -> Result<Arc<Self>, StoreError> {
-        let (mut store, found) = Embedded::open(path)?;
-        let path = path.display();
-        let clock = EpochClock::new(store.course(), config.clocks);
-        let now = clock.now();
-        let (mut registry, restored) = match found {
-            Ok(Found { written, gap }) => {
-                let known = with_overrides(&config, &written);
-                let (mut registry, pools) = match fresh {
-                    true => (Registry::new(&known.limits, config.clocks, Past::None, now, epoch()), 0),
-                    false => {
-                        let pools = written.pools.len();
-                        tracing::info!(%path, pools, ?gap, "resuming from the store");
-                        (Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch()), pools)
-                    }
-                };
-                registry.take_decisions(&config.limits, &written, gap, now);
-                (registry, pools)
-            }
-            Err(lost) => {
-                let past = if fresh {
-                    tracing::info!(%path, store = %lost, "beginning afresh");
-                    Past::None
-                } else {
-                    tracing::warn!(%path, store = %lost, "no earlier books: quarantine; on a first start use --fresh");
-                    Past::Lost(now)
-                };
-                (Registry::new(&config.limits, config.clocks, past, now, epoch()), 0)
-            }
-        };
-        registry.begin_writing(0);
-        let batch = registry.write_down(clock.now());
-        store.commit(&batch, clock.course())?;
-        registry.raise_high_water(&batch);
-        let shared = Arc::new(Shared::of(config, fresh, clock, registry));
-        shared.metrics.store().restored(restored);
-        let journal = Journal::start(&shared, store, batch.number);
-        // No other thread can have set it.
-        let _ = shared.journal.set(journal);
-        Ok(shared)
-    }
-
     fn of(config: Config, is_fresh: bool, clock: EpochClock, mut registry: Registry) -> Self {
         registry.ask_above_as(entropy::number());
         let now = clock.now();
@@ -169,6 +122,7 @@ impl Shared {
             limits: Mutex::new(limits),
             clock,
             is_fresh,
+            is_fresh_ignored: false,
             config,
         }
     }
@@ -426,15 +380,6 @@ impl Shared {
         self.is_broken.store(false, Relaxed);
         tracing::error!("a bug broke the books: all limits are in quarantine, as after a crash");
     }
-}
-
-/// Returns the file `config` with the limits that operators have put and removed over the API.
-fn with_overrides(config: &Config, written: &Written) -> Config {
-    let (limits, dropped) = limits_with_overrides(&config.limits, &written.decisions);
-    for Dropped { limit, problem } in dropped {
-        tracing::warn!(%limit, %problem, "what was put over the API is dropped: the file holds");
-    }
-    Config { limits, ..config.clone() }
 }
 
 /// Draws a random number of 53 bits that tells this life from others.

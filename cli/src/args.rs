@@ -208,7 +208,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR", env = "LESSOR_LISTEN")]
     pub(crate) listen: Option<Listen>,
     /// Lend at once. Use it only if nothing that this allocator lent before can be outstanding. Without it an allocator
-    /// without records waits until all that it may have lent has ended.
+    /// without records waits until all that it may have lent has ended. Ignored if the allocator's own store has
+    /// records.
     #[arg(long)]
     pub(crate) fresh: bool,
     /// The format of log lines. They go to stderr.

@@ -77,6 +77,7 @@ fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
     let mut kept = shared.kept_limits();
     kept.retain(|name| visitor.may(|rights| rights.may_read(name)));
     let mut warnings: Vec<String> = shared.exposures().iter().map(Exposure::to_string).collect();
+    warnings.extend(shared.fresh_warning());
     warnings.extend(kept_warning(&kept));
     if visitor.may(Rights::may_read_all) {
         let standing = shared.standing();

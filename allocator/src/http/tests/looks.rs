@@ -337,6 +337,35 @@ async fn ten_thousand_keys_and_a_thousand_nodes_make_no_metrics_of_their_own() {
 }
 
 /// The bug: what had been in flight of a limit that was removed was shown for ever.
+/// The bug: each start with `--fresh`, such as a service manager makes after each crash, threw away what the store knew,
+/// and lent the whole limit again.
+#[tokio::test]
+async fn what_the_store_knows_goes_before_fresh() {
+    let text = "[[limit]]\nname = \"vendor/rest\"\nrules = [{ kind = \"fixed_window\", limit = 100, per = \"30d\" }]";
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("lessor.redb");
+    let mut lent = vec![];
+    for life in 1..=4 {
+        if life == 4 {
+            std::fs::remove_file(&path).expect("the operator removes it");
+        }
+        let shared = Shared::open(Config::parse(text).expect("valid"), true, &path).expect("a store");
+        let app = App { service: Service::new(shared.clone(), Part::Whole), shared };
+        let mut of_life = 0;
+        for seq in 1..=20 {
+            let held = json!({ "limit": "vendor/rest", "spent_total": of_life, "held": 0, "want": 50, "waiting": 50 });
+            of_life += app.lease(life, seq, json!([held])).await[0]["permits"].as_u64().expect("a number");
+        }
+        lent.push(of_life);
+        let warnings = app.get("/v1/status").await.json()["warnings"].to_string();
+        let is_ignored = warnings.contains("--fresh is ignored: the store knows what earlier runs lent");
+        assert_eq!(is_ignored, life == 2 || life == 3, "in life {life}: {warnings}");
+        app.shared.close_store();
+    }
+    println!("{lent:?} permits were lent in each life");
+    assert!(lent[0] > 0 && lent[..3].iter().sum::<u64>() <= 100 && lent[3] > 0, "{lent:?}");
+}
+
 #[tokio::test]
 async fn of_a_limit_that_is_removed_no_gauge_is_left() {
     let rule = "kind = \"concurrency\", limit = 10, longest = \"2m\"";

@@ -160,7 +160,7 @@ impl Desk {
         self.serve_with(&["--fresh"])
     }
 
-    /// Starts the allocator with `options`. It restarts from its store unless `options` have `--fresh`.
+    /// Starts the allocator with `options`. It restarts from its store if there is one.
     pub(super) fn serve_with(&self, options: &[&str]) -> Allocator {
         let log = File::create(self.file("log")).expect("a writable file");
         let mut command = Command::new(lessor());

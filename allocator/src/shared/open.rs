@@ -1,0 +1,90 @@
+//! The start with a store: a life that resumes what earlier ones wrote there.
+
+use super::{Shared, epoch};
+use crate::clock::EpochClock;
+use crate::config::Config;
+use crate::earlier_decisions::{Dropped, limits_with_overrides};
+use crate::journal::Journal;
+use crate::store::{Embedded, Found, StoreError, Written};
+use lessor_ledger::pool::Past;
+use lessor_ledger::registry::Registry;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What operators are told when `--fresh` has no effect.
+const FRESH_IGNORED: &str = "--fresh is ignored: the store knows what earlier runs lent. Leave the option out. To begin \
+                             afresh, stop the allocator, remove its store, and start it with --fresh";
+
+impl Shared {
+    /// Makes a life that writes its grants to the store at `path`, and resumes what is written there. If the store is
+    /// lost, all limits begin in quarantine, unless the life is `fresh`. A store that knows any limit goes before
+    /// `fresh`: the option may be a part of the command that starts the allocator again after each crash.
+    ///
+    /// # Errors
+    /// If the store cannot be used.
+    pub(crate) fn open(config: Config, fresh: bool, path: &Path) -> Result<Arc<Self>, StoreError> {
+        let (mut store, found) = Embedded::open(path)?;
+        let path = path.display();
+        let clock = EpochClock::new(store.course(), config.clocks);
+        let now = clock.now();
+        let mut is_fresh = fresh;
+        let (mut registry, restored) = match found {
+            Ok(Found { written, gap }) => {
+                let known = with_overrides(&config, &written);
+                // A store without limits is one of a run that ended before it wrote down anything.
+                is_fresh &= written.limits.is_empty();
+                let (mut registry, pools) = match is_fresh {
+                    true => (Registry::new(&known.limits, config.clocks, Past::None, now, epoch()), 0),
+                    false => {
+                        let pools = written.pools.len();
+                        tracing::info!(%path, pools, ?gap, "resuming from the store");
+                        (
+                            Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch()),
+                            pools,
+                        )
+                    }
+                };
+                registry.take_decisions(&config.limits, &written, gap, now);
+                (registry, pools)
+            }
+            Err(lost) => {
+                let past = if fresh {
+                    tracing::info!(%path, store = %lost, "beginning afresh");
+                    Past::None
+                } else {
+                    tracing::warn!(%path, store = %lost, "no earlier books: quarantine; on a first start use --fresh");
+                    Past::Lost(now)
+                };
+                (Registry::new(&config.limits, config.clocks, past, now, epoch()), 0)
+            }
+        };
+        let is_fresh_ignored = fresh && !is_fresh;
+        if is_fresh_ignored {
+            tracing::warn!(%path, "{FRESH_IGNORED}");
+        }
+        registry.begin_writing(0);
+        let batch = registry.write_down(clock.now());
+        store.commit(&batch, clock.course())?;
+        registry.raise_high_water(&batch);
+        let shared = Arc::new(Shared { is_fresh_ignored, ..Shared::of(config, is_fresh, clock, registry) });
+        shared.metrics.store().restored(restored);
+        let journal = Journal::start(&shared, store, batch.number);
+        // No other thread can have set it.
+        let _ = shared.journal.set(journal);
+        Ok(shared)
+    }
+
+    /// Returns a warning that `--fresh` was given in vain, if so.
+    pub(crate) fn fresh_warning(&self) -> Option<String> {
+        self.is_fresh_ignored.then(|| FRESH_IGNORED.to_owned())
+    }
+}
+
+/// Returns the file `config` with the limits that operators have put and removed over the API.
+fn with_overrides(config: &Config, written: &Written) -> Config {
+    let (limits, dropped) = limits_with_overrides(&config.limits, &written.decisions);
+    for Dropped { limit, problem } in dropped {
+        tracing::warn!(%limit, %problem, "what was put over the API is dropped: the file holds");
+    }
+    Config { limits, ..config.clone() }
+}
