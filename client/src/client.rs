@@ -3,6 +3,7 @@
 use crate::events::Events;
 use crate::limit::Limit;
 use crate::listener::Listener;
+use crate::node_name::default_name;
 use crate::refiller::Refiller;
 use crate::session_numbers::SessionNumbers;
 use crate::shared::Shared;
@@ -182,7 +183,8 @@ impl Builder {
         self
     }
 
-    /// Sets the name that the allocator shows for this process. Default: `node-` and the process id.
+    /// Sets the name of this process: the allocator shows it, and blocks, weights, priorities and the right `as` go by
+    /// it. Default: the name of the host and the process id, such as `web-3-4711`. A container's host is itself.
     #[must_use]
     pub fn node(mut self, name: &str) -> Self {
         self.node = Some(name.to_owned());
@@ -277,7 +279,7 @@ impl Builder {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(ExchangeError::NoRuntime);
         }
-        let node = self.node.unwrap_or_else(|| format!("node-{}", std::process::id()));
+        let node = self.node.unwrap_or_else(default_name);
         if let Err(error) = NodeName::try_new(&node) {
             let reason = format!("the node's name {error}");
             return Err(ExchangeError::Address { url: shown(&self.urls[0]), reason });

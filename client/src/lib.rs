@@ -44,7 +44,8 @@
 //! first), `pace` (steady flows), `local_pool`, `line` and `wait` (what handles share, and waiting callers), `limit`,
 //! `all`, `guard`, `reservation`, `peek` and `priority` (what callers use), `rate_limit_headers`, `feedback` and
 //! `observe` (the vendor's own count), `headers`, `layer` and `outgoing` (HTTP), `refiller`, `fallback`, `events`,
-//! `transport` and `listener` (the background tasks), `tally` (metrics), `shared` and `client` (the owners of it all).
+//! `transport` and `listener` (the background tasks), `tally` (metrics), `shared` and `client` (the owners of it all),
+//! `node_name` (the default name of a process).
 
 /// Compiles the examples of the guide for users of other limiters.
 #[cfg(doctest)]
@@ -74,6 +75,7 @@ mod limits;
 mod line;
 mod listener;
 mod local_pool;
+mod node_name;
 mod observe;
 #[cfg(feature = "reqwest-middleware")]
 pub mod outgoing;

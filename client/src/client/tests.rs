@@ -182,6 +182,24 @@ async fn session(options: impl FnOnce(Builder) -> Builder) -> u64 {
     sessions.recv().await.expect("the request was sent")
 }
 
+/// The bug: the default was `node-` and the process id, which is 1 in each container. So a block of one node stopped all
+/// of them.
+#[tokio::test]
+async fn a_client_without_a_name_is_named_after_its_host() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+    let (sender, mut nodes) = tokio::sync::mpsc::unbounded_channel();
+    let hears = move |Json(request): Json<LeasesRequest>| {
+        sender.send(request.node.to_string()).expect("the test listens");
+        ready(StatusCode::INTERNAL_SERVER_ERROR)
+    };
+    tokio::spawn(axum::serve(listener, Router::new().route(LEASES_PATH, post(hears))).into_future());
+    Client::connect(&url).await.expect_err("each exchange fails");
+    let node = nodes.recv().await.expect("the request was sent");
+    assert_eq!(node, default_name());
+    assert_ne!(node, format!("node-{}", std::process::id()));
+}
+
 /// The bug: the number came from the generator of jitter. A process that knows its seed can predict the session.
 #[tokio::test]
 async fn the_session_of_a_client_without_a_seed_comes_from_no_seed() {
