@@ -15,9 +15,10 @@ use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lessor_ledger::CarryOver;
-use lessor_ledger::registry::limit::Preview;
+use lessor_ledger::registry::limit::{Limit, Preview};
 use lessor_ledger::registry::{Registry, Unfit};
 use lessor_ledger::rejection::quoted;
+use lessor_protocol::Moment;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Became, Event, Kind};
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 /// `PUT /v1/limits/{name}`: makes the limit, or changes it. `?carry=` says what becomes of its balances.
 /// `?dry_run=true` only says what would happen. `?fresh=true` states that no earlier life of this allocator can have
-/// lent from it.
+/// lent from it, and has an effect only if there is no such limit.
 pub(super) async fn put(
     State(shared): State<Arc<Shared>>,
     decider: Decider,
@@ -48,6 +49,7 @@ pub(super) async fn put(
             let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
             let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
             let preview = shared.with(|registry, now| {
+                check_fresh(registry, now, &name, fresh)?;
                 check_keys(&shared, registry, &config)?;
                 check(&shared, &decider, registry, &config, condition.as_deref())?;
                 let asked = larger(&shared, registry, &config);
@@ -103,6 +105,7 @@ async fn put_here(
     fresh: bool,
 ) -> Result<(Before, Kept), Problem> {
     let before = shared.with(|registry, now| {
+        check_fresh(registry, now, config.name.as_str(), fresh)?;
         check(shared, decider, registry, config, condition)?;
         larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))?;
         let before = before(registry, config.name.as_str());
@@ -227,6 +230,18 @@ fn check_shared(shared: &Shared, carry_over: CarryOver, fresh: bool) -> Result<(
     }
     if fresh {
         let detail = "fresh is true: a store that several allocators share knows what was lent, leave it out";
+        return Err(Problem::invalid("fresh", detail));
+    }
+    Ok(())
+}
+
+/// Refuses `fresh` for a limit that is in quarantine: it has an effect only when a limit is made, and the caller expects
+/// one here.
+fn check_fresh(registry: &mut Registry, now: Moment, name: &str, fresh: bool) -> Result<(), Problem> {
+    let waits = |limit: &mut Limit| !limit.quarantine(now).is_zero();
+    if fresh && registry.limit_or_retired(name).is_some_and(waits) {
+        let detail = "fresh is true: the allocator has this limit, or has it still after its removal, and it is in \
+                      quarantine. fresh has an effect only on a name that the allocator does not have, leave it out";
         return Err(Problem::invalid("fresh", detail));
     }
     Ok(())

@@ -101,7 +101,8 @@ pub(crate) struct SetArgs {
     /// Only print the effect on each pool.
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Lend at once from a new limit. Use it only if the allocator never lent from it before.
+    /// Lend at once from a new limit. Use it only if the allocator never lent from it before. It does
+    /// not end a quarantine: for a limit in quarantine it is refused.
     #[arg(long)]
     pub(crate) fresh: bool,
 }

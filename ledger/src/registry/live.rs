@@ -41,7 +41,8 @@ pub enum Put {
 
 impl Registry {
     /// Makes a limit of `config`, or changes the one of that name. A new limit begins in quarantine if a pattern may
-    /// have lent by its name, and, unless it is `fresh`, also if an earlier run may have.
+    /// have lent by its name, and, unless it is `fresh`, also if an earlier run may have. `fresh` does
+    /// not end the quarantine of a limit that is there.
     ///
     /// # Errors
     /// If there are as many limits as may be.

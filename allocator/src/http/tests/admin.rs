@@ -31,6 +31,26 @@ impl App {
     }
 }
 
+/// The bug: the answer was 200, and the quarantine went on.
+#[tokio::test]
+async fn fresh_is_refused_for_a_limit_in_quarantine() {
+    let app = App::new(false);
+    for query in ["?fresh=true", "?fresh=true&dry_run=true"] {
+        let path = format!("/v1/limits/vendor/rest{query}");
+        let (code, field, detail) = app.request("PUT", &path, Some("*"), &limit(1_000)).await.problem(422);
+        assert_eq!((code.as_str(), field.as_str()), ("invalid", "fresh"));
+        assert!(detail.contains("it is in quarantine"), "{detail}");
+    }
+    let ask = json!([{ "limit": "new", "spent_total": 0, "held": 0, "want": 4, "waiting": 4 }]);
+    let made = app.request("PUT", "/v1/limits/new?fresh=true", None, &limit(10)).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text);
+    assert_eq!(app.lease(1, 1, ask).await[0]["permits"], json!(4), "a new limit lends at once");
+    let again = app.request("PUT", "/v1/limits/new?fresh=true", Some("*"), &limit(10)).await;
+    assert_eq!(again.status, StatusCode::OK, "the limit is in no quarantine: {}", again.text);
+    let waits = app.get("/v1/limits/vendor/rest").await.json()["quarantine_ms"].as_u64();
+    assert!(waits > Some(0), "{waits:?}");
+}
+
 #[tokio::test]
 async fn a_limit_is_made_changed_and_taken_away() {
     let app = App::new(true);
