@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use std::io::IsTerminal as _;
 use tracing::Subscriber;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -38,8 +39,48 @@ where
     }
 }
 
-/// Parses a filter: a level (`info`), or levels by module (`warn,lessor_allocator=debug`).
+/// Parses a filter: a level (`info`), or levels by module (`warn,lessor_allocator=debug`). A word alone is a level: the
+/// filter itself would take a mistyped level for the name of a module, and hide the lines of all others.
 pub(crate) fn parse_filter(text: &str) -> Result<String, String> {
+    let is_word = |part: &&str| !part.is_empty() && !part.contains(['=', '[', ']', '{', '}']);
+    let mut words = text.split(',').map(str::trim).filter(is_word);
+    if let Some(word) = words.find(|word| word.parse::<LevelFilter>().is_err()) {
+        return Err(format!(
+            "{word:?} is no level: write off, error, warn, info, debug or trace, or a module with its level, such as \
+             lessor_allocator=debug"
+        ));
+    }
     EnvFilter::try_new(text).map_err(|error| error.to_string())?;
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bug: a mistyped level was taken for the name of a module, and hid all lines, errors included.
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for good in [
+            "info",
+            "WARN",
+            "off",
+            "",
+            "warn,lessor_allocator=debug",
+            "warn, [exchange{limit=a,key}]=trace",
+            "2",
+        ] {
+            assert_eq!(parse_filter(good).as_deref(), Ok(good));
+        }
+        for (bad, word) in [
+            ("warning", "\"warning\" is no level: write off, error, warn, info, debug or trace"),
+            ("debgu", "debgu"),
+            ("info, lessor_allocator", "lessor_allocator"),
+            ("lessor_allocator=warning", ""),
+        ] {
+            let error = parse_filter(bad).expect_err(bad);
+            println!("{bad}: {error}");
+            assert!(error.contains(word), "{bad}: {error}");
+        }
+    }
 }
