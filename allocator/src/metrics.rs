@@ -83,6 +83,7 @@ pub(crate) struct Metrics {
     listeners: Gauge,
     events: Counter,
     reloads: [Counter; 2],
+    file_fails: Gauge,
     store: StoreMetrics,
     roots: RootMetrics,
     /// By name; a removed limit shows zeros.
@@ -138,6 +139,7 @@ impl Metrics {
             listeners: gauge!("lessor_event_listeners"),
             events: counter!("lessor_events_total"),
             reloads,
+            file_fails: gauge!("lessor_config_failing"),
             store: StoreMetrics::new(),
             roots: RootMetrics::new(),
             upstreams: Mutex::default(),
@@ -252,8 +254,9 @@ impl Metrics {
         self.events.absolute(sent as u64);
     }
 
-    /// Counts a reload, which was applied or refused.
+    /// Counts a reload, which was applied or refused. The file counts as wrong until the next reload.
     pub(crate) fn reloaded(&self, is_good: bool) {
+        self.file_fails.set(f64::from(u8::from(!is_good)));
         self.reloads[usize::from(!is_good)].increment(1);
     }
 
@@ -327,6 +330,10 @@ fn describe() {
     describe_gauge!("lessor_sessions", "Sessions of nodes that the allocator remembers");
     describe_gauge!("lessor_event_listeners", "Nodes and pages that listen to the events of limits");
     describe_counter!("lessor_events_total", "Events of limits that were sent");
+    describe_gauge!(
+        "lessor_config_failing",
+        "1 while the configuration file is refused, and its previous content is in force"
+    );
     describe_counter!("lessor_config_reloads_total", "Reloads of the configuration, by result: ok, refused");
     describe_counter!("lessor_exchanges_total", "Exchanges of leases, by outcome of the request");
     describe_counter!("lessor_leaves_total", "Goodbyes of sessions, by outcome of the request");

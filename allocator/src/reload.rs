@@ -274,6 +274,19 @@ mod tests {
         assert!(warning.len() < 500 && warning.contains("\"vendor/9\" and 9990 more"), "{warning}");
     }
 
+    /// The bug: only the refusal was counted, so the alert on it ended while the file was still wrong.
+    #[test]
+    fn a_wrong_file_is_in_the_metrics_until_it_is_right() {
+        let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
+        let reloads = Reloads::new(shared.clone());
+        let fails = |value| shared.metrics().render().contains(&format!("\nlessor_config_failing {value}\n"));
+        assert!(fails(0));
+        reloads.refused("limit[0]: the name is missing");
+        assert!(fails(1));
+        reloads.reload(&config(&[("a", 2)]), Removals::Keep).expect("it fits");
+        assert!(fails(0));
+    }
+
     /// The bug: after a file named another kind of store for a while, its limits were taken for those in force.
     #[test]
     fn a_file_that_named_a_shared_store_for_a_while_changes_limits_afterwards() {
