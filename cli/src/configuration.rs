@@ -16,18 +16,24 @@ pub(crate) const FILE_MAX: u64 = 4 << 20;
 /// # Errors
 /// If the file cannot be read, or does not hold a configuration: names file, key and value.
 pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
-    read_as(file, Config::parse)
+    read_as(file, Config::parse_in)
 }
 
-/// Does the same as [`read`], with `parse` for the text.
+/// Does the same as [`read`], with `parse` for the text and the folder of the file.
 ///
 /// # Errors
 /// As [`read`].
 pub(crate) fn read_as(
     file: &Path,
-    parse: impl FnOnce(&str) -> Result<Config, ConfigError>,
+    parse: impl FnOnce(&str, &Path) -> Result<Config, ConfigError>,
 ) -> Result<Config, Failure> {
-    parse(&text(file)?).map_err(|error| wrong(file, &error))
+    parse(&text(file)?, &folder(file)).map_err(|error| wrong(file, &error))
+}
+
+/// Returns the folder of `file`, by an absolute path. Relative paths in a configuration count from there.
+pub(crate) fn folder(file: &Path) -> PathBuf {
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    absolute.parent().map(Path::to_owned).unwrap_or_default()
 }
 
 /// Does the same as [`read_as`], for commands that answer requests from the configuration alone.
@@ -36,7 +42,7 @@ pub(crate) fn read_as(
 /// As [`read`], and if a limit is leased from another allocator: its rules are in that allocator's configuration.
 pub(crate) fn read_whole(
     file: &Path,
-    parse: impl FnOnce(&str) -> Result<Config, ConfigError>,
+    parse: impl FnOnce(&str, &Path) -> Result<Config, ConfigError>,
 ) -> Result<Config, Failure> {
     let mut config = read_as(file, parse)?;
     // A limit in a store that several allocators share still has its rules here.
@@ -66,7 +72,7 @@ pub(crate) fn text(file: &Path) -> Result<String, Failure> {
 /// # Errors
 /// If it is not a configuration: names file, key and value.
 pub(crate) fn of_allocator(file: &Path, text: &str) -> Result<Config, Failure> {
-    let mut config = Config::parse(text).map_err(|error| wrong(file, &error))?;
+    let mut config = Config::parse_in(text, &folder(file)).map_err(|error| wrong(file, &error))?;
     place_store(&mut config, file);
     Ok(config)
 }
@@ -98,7 +104,8 @@ fn place_store(config: &mut Config, file: &Path) {
     {
         let managed = std::env::var_os("STATE_DIRECTORY").filter(|folder| !folder.is_empty());
         let managed = managed.map(|folder| PathBuf::from(folder).join(StoreConfig::FILE));
-        *path = Some(managed.unwrap_or_else(|| file.with_extension("redb")));
+        let name = file.with_extension("redb").file_name().map_or_else(Default::default, PathBuf::from);
+        *path = Some(managed.unwrap_or_else(|| folder(file).join(name)));
     }
 }
 

@@ -43,13 +43,14 @@ const MARGIN: Duration = Duration::ZERO;
 pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let (config, mut keeper) = match args.nodes() {
         None => {
-            let config =
-                configuration::read_whole(&args.config, |text| Config::parse_with_margin(text, MARGIN))?;
+            let config = configuration::read_whole(&args.config, |text, folder| {
+                Config::parse_with_margin(text, folder, MARGIN)
+            })?;
             let contract = Contract::new(&config);
             (config, Keeper::Central(contract))
         }
         Some(nodes) => {
-            let config = configuration::read_whole(&args.config, Config::parse)?;
+            let config = configuration::read_whole(&args.config, Config::parse_in)?;
             let shape = Shape { nodes, rtt: args.rtt, seed: args.seed };
             let fleet = Fleet::new(&config, shape);
             (config, Keeper::Leased(Box::new(fleet)))

@@ -23,6 +23,7 @@ pub use memory::{Fault, Memory};
 pub use password::Password;
 pub use postgres::Postgres;
 pub use redis::{Cluster, Redis};
+pub(crate) use url::files_in;
 pub use url::{StoreKind, StoreUrl, UrlError};
 
 use self::url::Place;

@@ -6,6 +6,7 @@ mod shown;
 
 pub(super) use self::etcd::EtcdPlace;
 
+pub(crate) use self::options::files_in;
 use self::options::{OF_TLS, Options, tls};
 use super::Password;
 use lessor_protocol::foreign::excerpt;

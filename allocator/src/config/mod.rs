@@ -8,6 +8,7 @@ mod error;
 mod exposure;
 mod listen;
 mod one;
+mod paths;
 mod place;
 mod raw;
 mod show;
@@ -35,7 +36,7 @@ use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{ClockBounds, NodeName};
 use lessor_tls::{ServerFiles, Tls};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Default of the connections that are open at once; further ones wait to be accepted. A node keeps one or two. Each
@@ -158,21 +159,31 @@ impl StoreConfig {
 }
 
 impl Config {
-    /// Parses and checks `text`.
+    /// Parses and checks `text`. Relative paths in it count from the working directory.
     ///
     /// # Errors
     /// If `text` is wrong. The error is the first problem, in one line.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        check::config(text, &raw::read(text)?, SlidingWindow::MARGIN)
+        Self::parse_in(text, Path::new(""))
     }
 
-    /// Parses `text` with `margin` as the default margin of sliding windows. The usual default is meant for a vendor
-    /// far away; a replay, which counts in one place, has no such delay.
+    /// Parses and checks the `text` of a file in `folder`. Relative paths in it count from there.
     ///
     /// # Errors
     /// As [`Config::parse`].
-    pub fn parse_with_margin(text: &str, margin: Duration) -> Result<Self, ConfigError> {
-        check::config(text, &raw::read(text)?, margin)
+    pub fn parse_in(text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        Self::parse_with_margin(text, folder, SlidingWindow::MARGIN)
+    }
+
+    /// Parses as [`Config::parse_in`] with `margin` as the default margin of sliding windows. The usual default is
+    /// meant for a vendor far away; a replay, which counts in one place, has no such delay.
+    ///
+    /// # Errors
+    /// As [`Config::parse`].
+    pub fn parse_with_margin(text: &str, folder: &Path, margin: Duration) -> Result<Self, ConfigError> {
+        let mut raw = raw::read(text)?;
+        paths::place(&mut raw, folder);
+        check::config(text, &raw, margin)
     }
 }
 

@@ -20,10 +20,11 @@ mod sliding_window;
 use super::*;
 use serde_json::{Value, json};
 use std::io::Cursor;
+use std::path::Path;
 
 /// Returns the answers to `requests`, line by line.
 fn answers(config: &str, requests: &str) -> Vec<String> {
-    let config = Config::parse_with_margin(config, MARGIN).expect("a good configuration");
+    let config = Config::parse_with_margin(config, Path::new(""), MARGIN).expect("a good configuration");
     let csv = Csv { limit: Ok("a".to_owned()), keyed: true, patience: None };
     let input = Cursor::new(requests.as_bytes().to_vec());
     let mut lines = Lines::new(Box::new(input), csv, MARGIN);

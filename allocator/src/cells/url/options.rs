@@ -2,6 +2,7 @@
 
 use super::UrlError;
 use lessor_tls::Tls;
+use std::path::Path;
 
 /// The options of TLS, as errors name them.
 pub(super) const OF_TLS: &str = "sslrootcert, sslcert and sslkey";
@@ -35,6 +36,23 @@ impl<'a> Options<'a> {
             true => self.rest.to_owned(),
             false => format!("{}?{}", self.rest, self.given.join("&")),
         }
+    }
+}
+
+/// Returns `url` with the files of TLS in `folder`, where it names them by relative paths.
+pub(crate) fn files_in(url: &str, folder: &Path) -> String {
+    let mut options = Options::of(url);
+    let placed: Vec<String> = options.given.iter().map(|option| placed(option, folder)).collect();
+    options.given = placed.iter().map(String::as_str).collect();
+    options.whole()
+}
+
+fn placed(option: &str, folder: &Path) -> String {
+    match option.split_once('=') {
+        Some((name @ ("sslrootcert" | "sslcert" | "sslkey"), file)) if !file.is_empty() => {
+            format!("{name}={}", folder.join(file).display())
+        }
+        Some(_) | None => option.to_owned(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Memory of a contract: it keeps no pool that equals a new one, however many keys come.
 
 use super::*;
+use std::path::Path;
 use std::time::Duration;
 
 const CONFIG: &str = "
@@ -26,7 +27,8 @@ rules = [{ kind = \"sliding_window\", limit = 2, per = \"10s\" }]
 /// One call a second, each of another user of another tenant: ten of them count at any time.
 #[test]
 fn keys_that_cannot_be_told_from_new_ones_are_forgotten() {
-    let mut contract = Contract::new(&Config::parse_with_margin(CONFIG, Duration::ZERO).expect("valid"));
+    let mut contract =
+        Contract::new(&Config::parse_with_margin(CONFIG, Path::new(""), Duration::ZERO).expect("valid"));
     let mut ask = |second: u64, limit: &str, key: String, call: Call| {
         let at = Moment::from_nanos(second * 1_000_000_000);
         let request = Request { at, limit: limit.to_owned(), key: Some(key), node: None, call };
