@@ -1,4 +1,4 @@
-//! The systemd unit takes away all rights that an allocator does not need.
+//! The systemd unit takes away all rights that an allocator does not need, and starts it again for as long as it fails.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,10 +6,23 @@ use std::process::Command;
 /// Highest exposure level of the unit, in tenths of a point: 1.5 of 10.
 const EXPOSURE_MAX: &str = "15";
 
+fn unit() -> String {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/lessor.service");
+    std::fs::read_to_string(&unit).expect("a readable file")
+}
+
+/// The bug: after five failed starts within a second systemd gave the allocator up for good.
+#[test]
+fn the_unit_of_systemd_never_gives_up() {
+    let text = unit();
+    let (about, service) = text.split_once("[Service]").expect("two sections");
+    assert!(about.lines().any(|line| line == "StartLimitIntervalSec=0"), "{about}");
+    assert!(service.lines().any(|line| line == "Restart=on-failure"), "{service}");
+}
+
 #[test]
 fn the_unit_of_systemd_exposes_little() {
-    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/lessor.service");
-    let text = std::fs::read_to_string(&unit).expect("a readable file");
+    let text = unit();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let security = |text: &str| {
         let file = folder.path().join("lessor.service");
