@@ -58,6 +58,8 @@ COPY --from=build --chown=65532:65532 /state /var/lib/lessor
 ENV STATE_DIRECTORY=/var/lib/lessor
 USER 65532:65532
 EXPOSE 7400
-HEALTHCHECK --interval=5s --timeout=3s --start-period=60s CMD ["/usr/local/bin/lessor", "status", "--ready"]
+# Liveness, not readiness: an allocator that waits out a quarantine must not be replaced. Where [server] has tls, set LESSOR_SERVER
+# to an https:// address of its certificate and LESSOR_CA to the authority; with client_ca also LESSOR_CERT and LESSOR_KEY.
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s CMD ["/usr/local/bin/lessor", "status", "--live"]
 ENTRYPOINT ["/usr/local/bin/lessor"]
 CMD ["serve", "--config", "/etc/lessor/lessor.toml", "--listen", "0.0.0.0:7400", "--log", "json"]

@@ -15,10 +15,11 @@ pub(crate) const STATUS_EXAMPLE: &str = "\
 Examples:
   lessor status
   lessor status --server http://centre:7400 --json | jq .status.reasons
-  lessor status --ready                                    the health check of a container
+  lessor status --ready                                    whether to send nodes to it
+  lessor status --live                                     the health check of a container
   lessor status --server https://centre:7400 --ca ca.crt --cert client.crt --key client.key
 
-Exit codes: 0 the allocator is ready, 1 it is not ready or cannot be asked, 2 bad command line.";
+Exit codes: 0 the allocator is ready (with --live: answers), 1 it is not ready or cannot be asked, 2 bad command line.";
 
 /// `lessor status`.
 #[derive(Debug, Args)]
@@ -31,6 +32,9 @@ pub(crate) struct StatusArgs {
     /// Ask only whether the allocator is ready. The vendor and the nodes of a demo answer this too.
     #[arg(long, conflicts_with = "json")]
     pub(crate) ready: bool,
+    /// Ask only whether the process answers. An allocator in quarantine does, and needs no restart.
+    #[arg(long, conflicts_with_all = ["json", "ready"])]
+    pub(crate) live: bool,
 }
 
 /// Prints the state of the allocator. Fails if it is not ready, after printing why.
@@ -40,6 +44,10 @@ pub(crate) fn run(args: &StatusArgs) -> Result<(), Failure> {
     if args.ready {
         runtime.block_on(async { server.look(&["readyz"]).await?.good() })?;
         return print("ready\n");
+    }
+    if args.live {
+        runtime.block_on(async { server.look(&["livez"]).await?.good() })?;
+        return print("alive\n");
     }
     let (status, limits) = runtime.block_on(async {
         let status = server.look(&["v1", "status"]).await?.good()?;

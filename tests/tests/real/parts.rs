@@ -93,6 +93,7 @@ fn what_a_part_cannot_be_is_exit_code_2_and_one_line() {
     check("demo node --allocator nowhere", "nowhere");
     check("demo vendor --listen 7401", "--listen");
     check("status --ready --json", "--json");
+    check("status --ready --live", "--live");
     let help = Command::new(lessor()).args(["demo", "node", "--help"]).output().expect("the command runs");
     assert!(String::from_utf8_lossy(&help.stdout).contains("Exit codes"));
 }

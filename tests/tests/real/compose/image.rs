@@ -2,7 +2,12 @@
 //! root.
 
 use super::file::{read, services};
+use scenarios::process::{Allocator, lessor};
 use std::path::Path;
+use std::process::Command;
+
+/// A limit whose quarantine lasts for a day.
+const LIMIT: &str = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"1d\" }]\n";
 
 /// Asserts that an image has a full version, and its digest when it was pinned.
 pub(crate) fn assert_pinned(image: &str) {
@@ -42,6 +47,21 @@ fn it_is_a_static_binary_on_nothing_and_not_run_by_root() {
     assert!(
         of(&instructions, "COPY").contains(&"--from=build /src/target/release/lessor /usr/local/bin/lessor")
     );
+}
+
+/// The bug: the check asked for readiness, so orchestrators replaced an allocator that waited out a quarantine.
+#[test]
+fn its_health_is_that_the_process_answers() {
+    let instructions = instructions();
+    let health = of(&instructions, "HEALTHCHECK");
+    assert!(health[0].ends_with(r#"CMD ["/usr/local/bin/lessor", "status", "--live"]"#), "{health:?}");
+    let waits = Allocator::start(LIMIT, "127.0.0.1:0", false);
+    let code = |args: &[&str]| {
+        let mut command = Command::new(lessor());
+        command.args(args).env("LESSOR_SERVER", &waits.url).output().expect("the command runs").status.code()
+    };
+    assert_eq!([code(&["status", "--ready"]), code(&["status", "--live"])], [Some(1), Some(0)]);
+    drop(waits);
 }
 
 #[test]
