@@ -298,7 +298,9 @@ impl Uplink {
                 "its rule is a leaky_bucket, which cannot be lent on (use a token_bucket there), or the answer is \
                  impossible",
             );
-            tracing::warn!(%upstream, asks = outcome.unfit, detail = excerpt(detail), "no usable grant");
+            let detail = excerpt(detail);
+            tracing::warn!(%upstream, asks = outcome.unfit, detail, "no usable grant");
+            self.shared.standing().unfit.note(upstream.as_str(), self.shared.now(), detail);
         }
         if outcome.begins_session {
             tracing::warn!(%upstream, "the upstream rejects our totals; a new session begins");

@@ -71,8 +71,8 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     Ok(json(body.to_string()))
 }
 
-/// Returns what operators should mend. A visitor hears only of limits that it may read. Warnings about the memory and
-/// about files with secrets are for visitors that may read all.
+/// Returns what operators should mend. A visitor hears only of limits that it may read. Warnings about the memory,
+/// files with secrets and answers of upstreams are for visitors that may read all.
 fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
     let mut kept = shared.kept_limits();
     kept.retain(|name| visitor.may(|rights| rights.may_read(name)));
@@ -83,6 +83,7 @@ fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
         let standing = shared.standing();
         warnings.extend(standing.short_memory.warning(shared.config().server.memory_max));
         warnings.extend_from_slice(&standing.open_secrets.warnings());
+        warnings.extend(standing.unfit.warnings(shared.now()));
     }
     warnings
 }

@@ -231,7 +231,8 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let [full, forgetful, away] = [("full", "1s"), ("forgetful", "10s"), ("away", "1s")]
         .map(|(limit, per)| Allocator::start_to_be_limited(&one(limit, per)));
     let crowded = start(CROWDED);
-    let region = start(&leased("away", &away.url));
+    // Only the trouble asks for the limit that the upstream does not have.
+    let region = start(&(leased("away", &away.url) + &leased("mistyped", &main.url)));
     let [slowed, contended] = [&slow, &rival].map(|store| start(&in_store(store)));
     let all =
         [&main, &full, &forgetful, &away, &crowded, &region, &slowed, &contended].map(Allocator::address);
@@ -280,12 +281,13 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     crowd(&crowded.url).await;
     let wanted = Trouble::of_callers(&main.url, "wanted", 3, Duration::from_millis(2)).await;
     let deaths = Trouble::of_deaths(&main.url);
+    let mistyped = Trouble::of_callers(&region.url, "mistyped", 1, MODEST).await;
     let pauses = Trouble::of_pauses(slow.clone());
     let rival = Trouble::of_a_rival(&rival).await;
     watch(&prometheus, "not all fire", |fired, _| *fired == names).await;
 
     // Then everything is mended.
-    for trouble in [wanted, deaths, pauses, rival] {
+    for trouble in [wanted, deaths, mistyped, pauses, rival] {
         trouble.end().await;
     }
     slow.go_on();

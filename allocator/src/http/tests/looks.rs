@@ -2,6 +2,7 @@
 
 use super::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 #[tokio::test]
 async fn limits_are_shown_as_they_were_configured_with_their_figures() {
@@ -337,6 +338,23 @@ async fn ten_thousand_keys_and_a_thousand_nodes_make_no_metrics_of_their_own() {
 }
 
 /// The bug: what had been in flight of a limit that was removed was shown for ever.
+/// The bug: a leased limit with a mistyped name lent nothing, and only a line of the log said so.
+#[tokio::test]
+async fn an_upstream_that_lends_nothing_usable_is_a_warning() {
+    let app = App::new(true);
+    let warnings = async || app.get("/v1/status").await.json()["warnings"].to_string();
+    assert_eq!(warnings().await, "[]");
+    let (unfit, now) = (&app.shared.standing().unfit, app.shared.now());
+    let note = |at| unfit.note("http://centre:7400", at, "there is no limit \"nope\"".to_owned());
+    note(now);
+    assert!(
+        warnings().await.contains("http://centre:7400 does not lend what is asked of it: there is no limit")
+    );
+    assert_eq!(unfit.warnings(now + Duration::from_secs(60)), [""; 0], "it is over");
+    note(now + Duration::from_secs(90));
+    assert_eq!(unfit.warnings(now + Duration::from_secs(90)).len(), 1);
+}
+
 /// The bug: each start with `--fresh`, such as a service manager makes after each crash, threw away what the store knew,
 /// and lent the whole limit again.
 #[tokio::test]

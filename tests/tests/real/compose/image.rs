@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// A limit whose quarantine lasts for a day.
-const LIMIT: &str = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"1d\" }]\n";
+const LIMIT: &str =
+    "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"1d\" }]\n";
 
 /// Asserts that an image has a full version, and its digest when it was pinned.
 pub(crate) fn assert_pinned(image: &str) {
