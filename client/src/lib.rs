@@ -17,8 +17,8 @@
 //! messages.acquire(20).await?; // waits its turn
 //! lessor::all([(&rest, 1), (&messages, 20)]).acquire_within(Duration::from_secs(2)).await?;
 //! let user = lessor.limit("export").key("user-42"); // look it up once, keep it
-//! user.try_acquire(1)?;
-//! lessor.limit("export").try_acquire_key("user-43", 1)?; // or look it up at each call
+//! user.check(1).await?; // now, or not at all; a key's first `try_acquire` is refused, as nothing is leased for it yet
+//! lessor.limit("export").check_key("user-43", 1).await?; // or look it up at each call
 //! let call = lessor.limit("vendor/reports").enter(1).await?; // in flight until it is dropped
 //! drop(call);
 //! lessor.shutdown().await; // gives the rest back
