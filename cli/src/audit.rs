@@ -25,6 +25,9 @@ const FILES_MAX: u64 = 1_000;
 /// The longest line that is read, in bytes: two configurations of a limit.
 const LINE_MAX: u64 = 16 << 20;
 
+/// All actions of entries.
+const ACTIONS: [&str; 8] = ["put", "remove", "top_up", "pause", "resume", "block", "unblock", "refused"];
+
 /// `lessor audit`.
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
@@ -36,8 +39,8 @@ pub(crate) struct AuditArgs {
     /// Only entries of this identity, for example token:on-call.
     #[arg(long, value_name = "IDENTITY")]
     who: Option<String>,
-    /// Only entries of this action: put, remove, top_up, pause, resume, block, unblock or refused.
-    #[arg(long, value_name = "ACTION")]
+    /// Only entries of this action.
+    #[arg(long, value_name = "ACTION", value_parser = ACTIONS)]
     action: Option<String>,
     /// Only entries that are at most this old, for example 1d.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
@@ -118,4 +121,28 @@ fn shown(entry: &Value) -> String {
     let rest = entry.as_object().into_iter().flatten().filter(|(name, _)| !FIRST.contains(&name.as_str()));
     line.extend(rest.map(|(name, value)| format!("{name}={}", text(value))));
     line.join("  ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        audit: AuditArgs,
+    }
+
+    /// The bug: a mistyped action printed nothing, with exit code 0.
+    #[test]
+    fn an_action_that_is_none_is_refused_and_all_are_named() {
+        for action in ACTIONS {
+            let line = Line::try_parse_from(["lessor", "audit.jsonl", "--action", action]);
+            assert_eq!(line.map(|line| line.audit.action).ok().flatten().as_deref(), Some(action));
+        }
+        let refused = Line::try_parse_from(["lessor", "audit.jsonl", "--action", "foo"]).map(|_| ());
+        let said = refused.expect_err("no action").to_string();
+        assert!(ACTIONS.iter().all(|action| said.contains(action)), "{said}");
+    }
 }

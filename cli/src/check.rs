@@ -10,7 +10,7 @@ use lessor_allocator::Server;
 
 /// Prints the configuration with every default in it, or fails with the error.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
-    let config = configuration::read(&args.file)?;
+    let config = configuration::of_allocator(&args.file, &configuration::text(&args.file)?)?;
     configuration::is_closed(&config, &config.server.listen)?;
     let mut opened = config.clone();
     configuration::unlock_store(&mut opened, &args.file)?;

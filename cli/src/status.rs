@@ -108,7 +108,7 @@ fn reasons(status: &Value) -> Vec<String> {
     let word = |reason: &Value| match reason.as_str() {
         Some("quarantine") => {
             let longest = Duration::from_millis(waits["longest_ms"].as_u64().unwrap_or_default());
-            format!("{} limits in quarantine for {}", waits["limits"], span(longest))
+            format!("{} limits in quarantine for up to {}", waits["limits"], span(longest))
         }
         Some("store_failing") => "the store cannot be used".to_owned(),
         _ => table::text(reason),
@@ -132,7 +132,7 @@ mod tests {
         });
         let shown = head("http://here:7400", &status);
         let lines: Vec<&str> = shown.lines().collect();
-        let reasons = "the store cannot be used, 2 limits in quarantine for 6d 0h";
+        let reasons = "the store cannot be used, 2 limits in quarantine for up to 6d 0h";
         assert_eq!(
             lines[0],
             format!("http://here:7400    {reasons}  version 1.0.0, up 1m 1s, 3 sessions, store embedded")

@@ -203,6 +203,13 @@ fn problem(key: &str, said: &str) -> String {
         let dot = if key.is_empty() { "" } else { "." };
         return format!("{key}{dot}{name} is missing: say for example {name} = {example}");
     }
+    if ["limit", "role", "override"].contains(&last)
+        && said.starts_with("invalid type: map, expected a sequence")
+    {
+        let table =
+            key.split('.').map(|step| step.split('[').next().unwrap_or(step)).collect::<Vec<_>>().join(".");
+        return format!("{key} is one table: write [[{table}]], with two brackets, for each {last}");
+    }
     let colon = if key.is_empty() { "" } else { ": " };
     format!("{key}{colon}{said}")
 }

@@ -185,6 +185,10 @@ async fn pause(
         })
     });
     let span = span.transpose()?;
+    if span.is_some_and(|span| span.is_zero()) {
+        let detail = "for is zero: such a pause is over at once. Use a longer span, or leave it out to pause until resumed";
+        return Err(Problem::invalid("for", detail));
+    }
     let (was_paused, kept) = decide(shared, name, &Decision::Pause(span)).await?;
     let more = [("before", was_paused.into()), ("after", true.into()), ("ms", span.map(millis_up).into())];
     decider.has_done(shared, "pause", name, more, kept).await?;

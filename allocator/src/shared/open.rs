@@ -52,10 +52,19 @@ impl Shared {
                     tracing::info!(%path, store = %lost, "beginning afresh");
                     Past::None
                 } else {
-                    tracing::warn!(%path, store = %lost, "no earlier books: quarantine; on a first start use --fresh");
                     Past::Lost(now)
                 };
-                (Registry::new(&config.limits, config.clocks, past, now, epoch()), 0)
+                let registry = Registry::new(&config.limits, config.clocks, past, now, epoch());
+                // The limits of a region wait for nothing: their upstream knows what is out.
+                match registry.quarantined_here(now).len() {
+                    0 if fresh => {}
+                    0 => tracing::info!(%path, store = %lost, "no earlier books, and no limit needs them"),
+                    limits => tracing::warn!(
+                        %path, store = %lost, limits,
+                        "no earlier books: quarantine; on a first start use --fresh"
+                    ),
+                }
+                (registry, 0)
             }
         };
         let is_fresh_ignored = fresh && !is_fresh;

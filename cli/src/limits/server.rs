@@ -48,11 +48,12 @@ impl Server {
         let socket = unix::socket(url).transpose().map_err(|problem| wrong(problem.to_owned()))?;
         // Every allocator accepts this host.
         let base = if socket.is_some() { "http://localhost/" } else { url };
-        let base = Url::parse(base).map_err(|error| wrong(error.to_string()))?;
+        let form = || "use http://host:port, https://host:port, or unix: and the path of a socket".to_owned();
+        // An address without a scheme is the usual mistake; the parser calls it a relative URL.
+        let base = Url::parse(base)
+            .map_err(|error| wrong(if url.contains("://") { error.to_string() } else { form() }))?;
         if !["http", "https"].contains(&base.scheme()) || base.cannot_be_a_base() {
-            return Err(wrong(
-                "use http://host:port, https://host:port, or unix: and the path of a socket".to_owned(),
-            ));
+            return Err(wrong(form()));
         }
         if !base.username().is_empty() || base.password().is_some() {
             return Err(wrong("an allocator asks for no user or password: leave them out".to_owned()));
@@ -160,6 +161,9 @@ impl Reply {
         let detail = self.body["detail"].as_str().unwrap_or("no reason was given");
         let detail = match self.body["code"].as_str() {
             Some("confirm_needed") => detail.replace("confirm=true", "--yes"),
+            Some("not_found") => format!(
+                "{detail}: operators may have an address of their own, see [admin] of the allocator's configuration"
+            ),
             Some(_) | None => detail.to_owned(),
         };
         let said = format!("{detail} ({})", self.status.as_u16());
@@ -202,6 +206,24 @@ mod tests {
             assert!(!error.contains("secret") && !error.contains("ops"), "{error}");
         }
         assert_eq!(made("http://a:7400/"), Ok("http://a:7400".to_owned()));
+        for url in ["127.0.0.1:7400", "localhost:7400", "centre"] {
+            let error = made(url).expect_err("no scheme");
+            assert!(
+                error.ends_with("use http://host:port, https://host:port, or unix: and the path of a socket"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_is_told_with_the_address_of_operators() {
+        let body = serde_json::json!({ "code": "not_found", "detail": "there is nothing at this path" });
+        let reply = Reply { status: StatusCode::NOT_FOUND, etag: None, body };
+        let said = reply.good().expect_err("not there").to_string();
+        assert!(
+            said.starts_with("there is nothing at this path: ") && said.contains("see [admin] of"),
+            "{said}"
+        );
     }
 
     #[test]

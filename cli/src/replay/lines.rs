@@ -165,11 +165,20 @@ impl Lines {
 /// Returns the format that a first line announces, if it is the header of a CSV file.
 fn header(line: &[u8], csv: Csv) -> Result<Option<Form>, String> {
     let fields = if line.trim_ascii_start().starts_with(b"{") { None } else { fields(line).ok() };
-    let Some((fields, offset)) = fields.and_then(|fields| {
-        let offset = fields.iter().position(|field| field == OFFSET)?;
-        Some((fields, offset))
-    }) else {
-        return Ok(None);
+    let Some(fields) = fields else { return Ok(None) };
+    let Some(offset) = fields.iter().position(|field| field == OFFSET) else {
+        let is_name = |field: &str| {
+            let mut letters = field.chars();
+            letters.next().is_some_and(|first| first.is_ascii_alphabetic())
+                && letters.all(|letter| letter.is_ascii_alphanumeric() || "_-. ".contains(letter))
+        };
+        if fields.len() < 2 || !fields.iter().all(is_name) {
+            return Ok(None);
+        }
+        let found = fields.iter().collect::<Vec<_>>().join(",");
+        return Err(format!(
+            "line 1: {found:?} is no header of requests: a CSV file begins with {OFFSET},{CLIENT}"
+        ));
     };
     csv.limit.clone()?;
     let client = fields.iter().position(|field| field == CLIENT);

@@ -229,6 +229,11 @@ fn a_configuration_that_is_no_regular_file_or_too_large_is_refused() {
         (said.status.code(), String::from_utf8_lossy(&said.stderr).into_owned())
     };
     assert_eq!(check(&file).0, Some(0));
+    let mut printed = Command::new(lessor());
+    let printed =
+        printed.arg("check").arg(&file).env_remove("STATE_DIRECTORY").output().expect("the command runs");
+    let path = format!("path = {:?}", folder.path().join("lessor.redb"));
+    assert!(String::from_utf8_lossy(&printed.stdout).contains(&path), "{printed:?}");
     let link = folder.path().join("link.toml");
     symlink(&file, &link).expect("a link");
     assert_eq!(check(&link).0, Some(0), "as a mounted configuration is");

@@ -48,6 +48,14 @@ fn what_is_wrong_with_the_whole_is_named() {
         ("\n[[limit]]\nname = \"a\"\nname = \"b\" # <-".to_owned(), ("name", "\"b\"", "duplicate key")),
         ("[server]\n\nlimt = 3 # <-".to_owned(), ("server.limt", "limt", "expected one of `listen`")),
         ("\nlimit = 3 # <-".to_owned(), ("limit", "3", "expected a sequence")),
+        (
+            "\n[limit] # <-\n\nname = \"a\"".to_owned(),
+            ("limit", "one table", "write [[limit]], with two brackets, for each limit"),
+        ),
+        (
+            limit("[limit.override] # <-\nkey = \"k\""),
+            ("limit[0].override", "one table", "write [[limit.override]]"),
+        ),
         (format!("\nclock_drift_ppm = 200000 # <-\n{good}"), ("clock_drift_ppm", "200000", "at most 100000")),
         (format!("\nclock_drift_ppm = -1 # <-\n{good}"), ("clock_drift_ppm", "-1", "not negative")),
         (

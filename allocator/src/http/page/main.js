@@ -51,7 +51,7 @@ function showStatus() {
   const health = document.getElementById("health");
   const waits = status.quarantine;
   const reasons = status.reasons.map((reason) => (reason === "quarantine"
-    ? `${words.some(waits.limits, "limit")} in quarantine for ${words.span(waits.longest_ms)}` : REASONS[reason] ?? reason));
+    ? `${words.some(waits.limits, "limit")} in quarantine for up to ${words.span(waits.longest_ms)}` : REASONS[reason] ?? reason));
   text(health, status.status === "ready" ? "ready" : reasons.join(", "));
   attr(health, "title", status.checks.store.reason ?? null);
   attr(health, "class", `chip ${status.status === "ready" ? "good" : "bad-3"}`);

@@ -163,7 +163,10 @@ async fn a_paused_limit_and_a_blocked_node_are_lent_nothing() {
     assert_eq!(app.lease(1, 2, json!([ask(5)])).await[0]["refused"], json!("blocked"));
     assert_eq!(app.request("DELETE", block, None, "").await.json()["was_blocked"], json!(true));
     assert_eq!(app.lease(1, 3, json!([ask(5)])).await[0]["permits"], json!(5));
-    assert_eq!(app.post("/v1/limits/vendor/rest/pause", r#"{"for":"soon"}"#).await.problem(422).1, "for");
+    for span in ["soon", "0s", "0ms"] {
+        let body = json!({ "for": span }).to_string();
+        assert_eq!(app.post("/v1/limits/vendor/rest/pause", body).await.problem(422).1, "for");
+    }
     assert_eq!(
         app.post("/v1/limits/vendor/rest/nodes/a b/block".replace(' ', "%20").as_str(), "")
             .await

@@ -1,6 +1,6 @@
 //! Lines that are not requests, the limits and keys of requests, and formats other than JSON.
 
-use super::{answers, check};
+use super::*;
 
 const CONFIG: &str = "
 [[limit]]
@@ -82,6 +82,22 @@ fn a_csv_file_asks_for_one_permit_in_each_row() {
         "{\"ok\":true,\"remaining\":0}",
     ];
     assert_eq!(answers(CONFIG, text), expected);
+}
+
+/// The bug: each row of a CSV file with another header was refused as JSON that is none.
+#[test]
+fn the_header_of_a_csv_file_that_is_not_ours_is_refused_and_ours_named() {
+    let csv = || Csv { limit: Ok("a".to_owned()), keyed: true, patience: None };
+    let first = |text: &str| {
+        let mut lines = Lines::new(Box::new(Cursor::new(text.as_bytes().to_vec())), csv(), MARGIN);
+        lines.next().map(|line| line.is_some()).map_err(|failure| failure.to_string())
+    };
+    let error = first("timestamp,user\n0,u\n").expect_err("no header of ours");
+    assert!(error.contains("a CSV file begins with offset_s,client"), "{error}");
+    assert!(first("offset_s,user\n0,u\n").expect_err("one column is missing").contains("no column client"));
+    for other in ["0,u\n", "a word\n", "{\"at_ns\":0,\"limit\":\"b\",\"op\":\"peek\"}\n"] {
+        assert_eq!(first(other), Ok(true), "{other} is for its own check");
+    }
 }
 
 #[test]
