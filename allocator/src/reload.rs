@@ -70,6 +70,14 @@ pub(crate) fn kept_warning(kept: &[String]) -> Option<String> {
     })
 }
 
+/// Returns a warning about `settings` that need a restart; `None` if there are none.
+pub(crate) fn restart_warning(settings: &[&str]) -> Option<String> {
+    let settings = settings.join(", ");
+    (!settings.is_empty()).then(|| {
+        format!("the configuration file has changed settings that need a restart: {settings}. Until then the old ones hold")
+    })
+}
+
 impl Reloads {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let last = Arc::new(Mutex::new(shared.config().clone()));
@@ -113,7 +121,7 @@ impl Reloads {
         }
         *last = config;
         self.shared.metrics().reloaded(true);
-        self.shared.file_was_read(Ok(done.kept.clone()));
+        self.shared.file_was_read(done.kept.clone(), done.needs_restart.clone());
         Ok(done)
     }
 
@@ -138,7 +146,7 @@ impl Reloads {
     pub fn refused(&self, problem: &str) {
         self.shared.metrics().reloaded(false);
         let shown: String = problem.chars().take(PROBLEM_MAX).collect();
-        self.shared.file_was_read(Err(shown));
+        self.shared.file_was_refused(shown);
     }
 }
 
@@ -348,13 +356,18 @@ mod tests {
     #[test]
     fn what_needs_a_restart_is_said_for_as_long_as_it_differs() {
         let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
-        let reloads = Reloads::new(shared);
+        let reloads = Reloads::new(shared.clone());
         let (mut larger, mut other) = (config(&[("a", 1)]), config(&[("a", 2)]));
         larger.server.connections_max += 1;
         other.server.connections_max += 1;
         let needed = |file: &Config| reloads.reload(file, Removals::Keep).expect("room").needs_restart;
         assert_eq!(needed(&larger), ["server.connections_max"]);
         assert_eq!(needed(&other), ["server.connections_max"], "it still differs");
+        reloads.refused("a file that is wrong for a while");
+        let warning =
+            restart_warning(&shared.needs_restart()).expect("the allocator still waits for the restart");
+        assert!(warning.contains("need a restart: server.connections_max."), "{warning}");
         assert!(needed(&config(&[("a", 2)])).is_empty(), "it is taken back");
+        assert_eq!(restart_warning(&shared.needs_restart()), None);
     }
 }

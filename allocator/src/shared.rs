@@ -73,6 +73,8 @@ struct FileState {
     problem: Option<String>,
     /// Limits that stay though the file no longer has them, see [`crate::reload::Removals::Keep`].
     kept: Vec<String>,
+    /// Changed settings that need a restart.
+    needs_restart: Vec<&'static str>,
 }
 
 /// Marks the books as broken if its thread panics. It is dropped before the lock of the registry.
@@ -278,13 +280,20 @@ impl Shared {
         kept.into_iter().filter(|name| limits.contains_key(name)).collect()
     }
 
-    /// Records the result of reading the file: the limits that stay though it does not have them, or its problem.
-    pub(crate) fn file_was_read(&self, read: Result<Vec<String>, String>) {
-        let mut state = self.file_state();
-        match read {
-            Ok(kept) => *state = FileState { problem: None, kept },
-            Err(problem) => state.problem = Some(problem),
-        }
+    /// Returns the settings that the file changes and that need a restart.
+    pub(crate) fn needs_restart(&self) -> Vec<&'static str> {
+        self.file_state().needs_restart.clone()
+    }
+
+    /// Records that the file was applied: the limits that stay though it does not have them, and the settings that need
+    /// a restart.
+    pub(crate) fn file_was_read(&self, kept: Vec<String>, needs_restart: Vec<&'static str>) {
+        *self.file_state() = FileState { problem: None, kept, needs_restart };
+    }
+
+    /// Records that the file has a `problem`.
+    pub(crate) fn file_was_refused(&self, problem: String) {
+        self.file_state().problem = Some(problem);
     }
 
     fn file_state(&self) -> MutexGuard<'_, FileState> {

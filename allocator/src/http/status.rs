@@ -8,7 +8,7 @@ use super::problem::Problem;
 use crate::access::Visitor;
 use crate::config::Exposure;
 use crate::metrics::Stands;
-use crate::reload::kept_warning;
+use crate::reload::{kept_warning, restart_warning};
 use crate::shared::Shared;
 use axum::extract::State;
 use axum::response::Response;
@@ -71,8 +71,8 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     Ok(json(body.to_string()))
 }
 
-/// Returns what operators should mend. A visitor hears only of limits that it may read. Warnings about the memory,
-/// files with secrets and answers of upstreams are for visitors that may read all.
+/// Returns what operators should mend. A visitor hears only of limits that it may read. Warnings about settings,
+/// the memory, files with secrets and answers of upstreams are for visitors that may read all.
 fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
     let mut kept = shared.kept_limits();
     kept.retain(|name| visitor.may(|rights| rights.may_read(name)));
@@ -80,6 +80,7 @@ fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
     warnings.extend(shared.fresh_warning());
     warnings.extend(kept_warning(&kept));
     if visitor.may(Rights::may_read_all) {
+        warnings.extend(restart_warning(&shared.needs_restart()));
         let standing = shared.standing();
         warnings.extend(standing.short_memory.warning(shared.config().server.memory_max));
         warnings.extend_from_slice(&standing.open_secrets.warnings());
