@@ -12,6 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+const NOT_HEARD: u8 = 0;
+const HEARD: u8 = 1;
+const HEARD_AND_ASKED: u8 = 2;
+
 /// The state of shadow mode and fallback of one pool.
 #[derive(Debug, Default)]
 pub(crate) struct Standby {
@@ -21,6 +25,9 @@ pub(crate) struct Standby {
     shadow: AtomicBool,
     /// Whether an operator has paused the limit or blocked this node: that takes precedence over any fallback.
     stopped: AtomicBool,
+    /// Whether an event said so that no later ask has confirmed or refuted: [`NOT_HEARD`], [`HEARD`] or
+    /// [`HEARD_AND_ASKED`].
+    heard_stop: AtomicU8,
     active: AtomicBool,
     /// Permits let pass in fallback.
     passed: AtomicU64,
@@ -42,9 +49,38 @@ impl Standby {
         }
     }
 
-    /// Notes whether an operator has paused the limit. Returns whether that changed.
+    /// Notes whether an operator has paused the limit, by an answer. Returns whether that changed.
     pub(crate) fn set_stopped(&self, stopped: bool) -> bool {
+        self.change_heard(HEARD_AND_ASKED, NOT_HEARD);
         self.stopped.swap(stopped, Ordering::Relaxed) != stopped
+    }
+
+    /// Notes that an event says that an operator has paused the limit.
+    pub(crate) fn hear_stop(&self) {
+        self.heard_stop.store(HEARD, Ordering::Relaxed);
+    }
+
+    /// Notes that an ask is written. An earlier one may have been answered before the operator decided.
+    pub(crate) fn on_ask(&self) {
+        self.change_heard(HEARD, HEARD_AND_ASKED);
+    }
+
+    fn change_heard(&self, from: u8, to: u8) {
+        let _ = self.heard_stop.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether an event says that an operator has paused the limit, and no later ask was answered since.
+    pub(crate) fn has_heard_stop(&self) -> bool {
+        self.heard_stop.load(Ordering::Relaxed) != NOT_HEARD
+    }
+
+    /// Whether an answer says that an operator has paused the limit.
+    pub(crate) fn is_told_to_stop(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_told_to_stop() || self.has_heard_stop()
     }
 
     /// Whether the limit is in shadow mode.
@@ -161,7 +197,7 @@ pub(crate) fn enter(shared: &Shared, pools: &[Arc<LocalPool>], now: Moment) {
     for pool in pools {
         let standby = pool.standby();
         let is_of_no_use = pool.condition().is_for_good();
-        if now < pool.slot().deadline() || is_of_no_use || standby.stopped.load(Ordering::Relaxed) {
+        if now < pool.slot().deadline() || is_of_no_use || is_stopped(shared, pool) {
             continue;
         }
         if pool.name().key.is_some() && standby.fallback() == Fallback::Closed {
@@ -190,9 +226,18 @@ pub(crate) fn begin(shared: &Shared, pool: &LocalPool, plain: &LocalPool) {
         return;
     }
     pool.set_condition(Condition::Unreachable);
-    if !plain.standby().stopped.load(Ordering::Relaxed) {
+    if !plain.standby().is_stopped() {
         fall(shared, pool);
     }
+}
+
+/// Whether an operator has paused `pool`, as far as is known.
+fn is_stopped(shared: &Shared, pool: &LocalPool) -> bool {
+    let standby = pool.standby();
+    // An idle key is not asked for when its limit is paused. The pause is over once another key was granted something.
+    let is_over =
+        || pool.name().key.is_some() && !shared.pool(&pool.name().limit, None).standby().is_stopped();
+    standby.is_told_to_stop() || (standby.has_heard_stop() && !is_over())
 }
 
 fn fall(shared: &Shared, pool: &LocalPool) {

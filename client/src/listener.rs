@@ -121,26 +121,30 @@ impl Listener {
                 self.shared.wake_list.wake.notify_one();
                 return;
             };
-            let (stops, now) = (event.stops(&self.node), CLOCK.now());
+            let (stops, is_of_key, now) = (event.stops(&self.node), event.key.is_some(), CLOCK.now());
             for pool in &pools {
-                tell(pool, stops, now, self.rng.u64(..));
+                tell(pool, stops, is_of_key, now, self.rng.u64(..));
             }
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Has `pool` ask again and, if the event `stops` it, spend nothing until then.
-fn tell(pool: &LocalPool, stops: bool, now: Moment, random: u64) {
+/// Has `pool` ask again and, if the event `stops` it, spend nothing until then. `is_of_key` says that the event concerns
+/// one key.
+fn tell(pool: &LocalPool, stops: bool, is_of_key: bool, now: Moment, random: u64) {
     let waits = pool.seen().waiting > 0;
     let mut refill = pool.refill();
+    let is_plain = pool.name().key.is_none();
+    // Idle pools ask whether a pause has begun or ended. But if a limit is paused, not each of its idle keys: they would
+    // all be asked for every few seconds until the pause ends.
+    let is_in_doubt = if stops { is_plain || is_of_key } else { pool.standby().has_heard_stop() };
     if stops {
         refill.stop(pool.slot());
         pool.on_pause();
     }
-    let is_refused = pool.condition().is_for_good() && pool.name().key.is_none();
-    match is_refused {
-        true => refill.may_lend_again(now, random),
+    match is_in_doubt || (is_plain && pool.condition().is_for_good()) {
+        true => refill.ask_though_idle(now, waits, random),
         false => refill.on_event(now, waits, random),
     }
     pool.make_known();
@@ -155,8 +159,11 @@ fn event(line: &[u8]) -> Option<Event> {
 mod tests {
     use super::*;
     use crate::by_hand::{self, NOWHERE};
+    use crate::fallback;
     use crate::local_pool::Condition;
+    use crate::refusal::Refusal;
     use lessor_holder::timing::LOOK_AGAIN;
+    use lessor_protocol::Fallback;
     use std::future::poll_fn;
     use std::pin::pin;
     use std::task::Poll;
@@ -223,6 +230,70 @@ mod tests {
         listener(shared).on_event(Event::of(Kind::Changed, "a")).await;
         let due = pool.refill().due(pool.slot(), pool.seen(), now, Duration::ZERO);
         assert!(due < now + Duration::from_secs(1), "within a tenth of a second: {:?}", due.since(now));
+    }
+
+    /// When `pool` is due, from now on.
+    fn due_in(pool: &LocalPool) -> Duration {
+        let now = CLOCK.now();
+        pool.refill().due(pool.slot(), pool.seen(), now, Duration::ZERO).since(now)
+    }
+
+    /// The bug: only answers counted, and an idle pool got none. Without an allocator its calls passed during the pause.
+    #[tokio::test]
+    async fn a_pause_that_only_an_event_told_of_stays_in_an_open_fallback() {
+        let shared = by_hand::shared();
+        let limits = [by_hand::limit(&shared, "a"), by_hand::limit(&shared, "user").key("k")];
+        for limit in &limits {
+            limit.pool().standby().on_grant(false, Fallback::Open);
+        }
+        let mut listener = listener(shared.clone());
+        for paused in ["a", "user"] {
+            listener.on_event(Event::of(Kind::Paused, paused)).await;
+        }
+        fallback::enter(&shared, &shared.pools(), CLOCK.now());
+        for limit in &limits {
+            assert!(matches!(limit.try_acquire(1), Err(Refusal::Paused { .. })), "{limit:?}");
+        }
+        // Another key of the limit was granted something: the pause is over.
+        shared.pool("user", None).standby().on_ask();
+        shared.pool("user", None).standby().set_stopped(false);
+        fallback::enter(&shared, &shared.pools(), CLOCK.now());
+        assert_eq!((limits[0].try_acquire(1).is_ok(), limits[1].try_acquire(1)), (false, Ok(())));
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_an_ask_from_before_a_pause_does_not_end_it() {
+        let shared = by_hand::shared();
+        let pool = shared.pool("a", None);
+        pool.standby().on_ask();
+        listener(shared.clone()).on_event(Event::of(Kind::Paused, "a")).await;
+        pool.standby().set_stopped(false);
+        assert!(pool.standby().has_heard_stop());
+        pool.standby().on_ask();
+        pool.standby().set_stopped(false);
+        assert!(!pool.standby().has_heard_stop());
+    }
+
+    /// The bug: a pool that was idle when a pause began asked neither then nor later. Its state was paused for ever.
+    #[tokio::test]
+    async fn an_idle_pool_asks_whether_a_pause_has_begun_and_ended() {
+        const SOON: Duration = Duration::from_secs(1);
+        let shared = by_hand::shared();
+        let plain = by_hand::limit(&shared, "a");
+        plain.pool().refill().refused_for_good(plain.pool().slot(), CLOCK.now(), LOOK_AGAIN, 0);
+        let [resumed, missed] = ["resumed", "missed"].map(|key| by_hand::limit(&shared, "user").key(key));
+        let due = || [&plain, &resumed, &missed].map(|limit| due_in(limit.pool()) < SOON);
+        let mut listener = listener(shared.clone());
+        assert_eq!(due(), [false; 3]);
+        listener.on_event(Event::of(Kind::Paused, "a")).await;
+        listener.on_event(Event::of(Kind::Paused, "user")).await;
+        assert_eq!(due(), [true, false, false], "not each key, every few seconds until the pause ends");
+        assert_eq!(resumed.pool().known_refusal(1, CLOCK.now()), None, "an answer can tell");
+        let event = Event { key: Some("resumed".to_owned()), ..Event::of(Kind::Resumed, "user") };
+        listener.on_event(event).await;
+        assert_eq!(due(), [true, true, false]);
+        assert!(missed.paused().is_some(), "as far as is known");
+        assert_eq!(due(), [true; 3], "and the look at it has the allocator asked");
     }
 
     #[test]

@@ -64,14 +64,29 @@ impl LocalPool {
 
     /// See [`Limit::paused`].
     fn paused(&self) -> Option<Duration> {
-        let by_vendor = self.feedback().and_then(|feedback| lock(feedback).waits(CLOCK.now()));
+        let now = CLOCK.now();
+        let by_vendor = self.feedback().and_then(|feedback| lock(feedback).waits(now));
         let is_paused = self.condition() == Condition::Paused;
+        if is_paused && self.standby().has_heard_stop() {
+            self.ask_if_idle(now);
+        }
         let by_allocator = if is_paused { self.not_now(0).retry_after() } else { None };
         by_vendor.max(by_allocator)
     }
 
-    /// Notes that the allocator said to stop. Its next answer says for how long.
+    /// Asks whether a pause that an event told of still lasts: no answer says so while the pool is idle.
+    fn ask_if_idle(&self, now: Moment) {
+        let mut refill = self.refill();
+        if refill.is_idle() {
+            refill.ask_though_idle(now, true, 0);
+            drop(refill);
+            self.wake_to_tell();
+        }
+    }
+
+    /// Notes that an event said to stop. The next answer says for how long.
     pub(crate) fn on_pause(&self) {
+        self.standby().hear_stop();
         if matches!(self.condition(), Condition::Good | Condition::Unreachable | Condition::Quarantine) {
             self.set_condition(Condition::Paused);
         }

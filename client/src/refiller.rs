@@ -161,6 +161,7 @@ impl Refiller {
             .iter()
             .map(|pool| {
                 pool.listen(false);
+                self.notes_ask(pool);
                 let ask = pool.refill().write(pool.slot(), pool.seen(), first_sent, exchange.rtt);
                 let observed = pool.observed(first_sent).as_ref().map(ObservedBody::of);
                 if pool.takes_disagreement() {
@@ -176,6 +177,14 @@ impl Refiller {
         match answer {
             Ok(grants) => self.answered(&pools, &grants, &exchange).await,
             Err(error) => self.failed(&pools, &error).await,
+        }
+    }
+
+    /// Notes in `pool` that its ask is written, and in the plain pool if this one has a key.
+    fn notes_ask(&self, pool: &LocalPool) {
+        pool.standby().on_ask();
+        if pool.name().key.is_some() {
+            self.shared.pool(&pool.name().limit, None).standby().on_ask();
         }
     }
 

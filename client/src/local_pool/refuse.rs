@@ -154,7 +154,8 @@ impl LocalPool {
     }
 
     /// Returns the refusal of `permits` at `now` if this process knows that the allocator would lend none; `None` if
-    /// only another answer can tell. A wait for permits counts as a refusal only if it exceeds [`EXCHANGE_TIMEOUT`], or
+    /// only another answer can tell. A pause that only an event told of may be over, and no event tells of its end if the
+    /// end was set beforehand. A wait for permits counts as a refusal only if it exceeds [`EXCHANGE_TIMEOUT`], or
     /// if the pool reported fewer than `permits` left. Otherwise an allocator that leases the limit itself may not know
     /// yet, and may lend what is left in parts.
     pub(crate) fn known_refusal(&self, permits: u64, now: Moment) -> Option<Refusal> {
@@ -163,6 +164,9 @@ impl LocalPool {
         }
         let wait = self.hot.chance.load(Ordering::Relaxed).saturating_sub(now.as_nanos());
         let refusal = self.not_now_at(permits, now);
+        if matches!(refusal, Refusal::Paused { .. }) && !self.standby().is_told_to_stop() {
+            return None;
+        }
         if matches!(refusal, Refusal::Empty { .. }) && self.early_by(permits, now).is_none() {
             let there = self.reported_left().map(|left| left.saturating_add(self.there_at(now)));
             let is_short = there.is_some_and(|there| there < permits);

@@ -48,13 +48,13 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Records an event of a limit of which the allocator lent nothing. It may lend now, so the pool asks even if no
-    /// caller has tried since. `random` is as in [`Refill::on_event`].
-    pub fn may_lend_again(&mut self, now: Moment, random: u64) {
-        if self.phase == Phase::Idle {
+    /// Records an event that makes it worth asking even if no caller has tried since: a limit of which nothing was lent
+    /// may lend now, or is paused. `waits` and `random` are as in [`Refill::on_event`].
+    pub fn ask_though_idle(&mut self, now: Moment, waits: bool, random: u64) {
+        if matches!(self.phase, Phase::New { eager: false } | Phase::Idle) {
             self.phase = Phase::Active;
         }
-        self.on_event(now, false, random);
+        self.on_event(now, waits, random);
     }
 
     /// Asks at once to report something, even if nothing is held and nothing is wanted.
