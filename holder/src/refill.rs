@@ -250,8 +250,9 @@ impl<P: Pacer> Refill<P> {
             return if holds { soonest.min(renew) } else { soonest };
         }
         if self.calls.hold().is_some() {
-            // Permits in hand do not become fewer by being used.
-            return renew;
+            // Permits in hand do not become fewer by being used. But a lease that is over is not renewed any more.
+            let renews = (holds || self.calls.busy() > 0) && now < slot.deadline();
+            return if renews { renew } else { renew.max(self.not_before) };
         }
         if balance.total() == 0 {
             return if holds { renew } else { renew.max(self.not_before) };

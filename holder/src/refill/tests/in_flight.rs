@@ -54,6 +54,27 @@ fn alone_a_call_is_held_and_its_permit_spent_again() {
     assert_eq!(claims(refill.write(&slot, waiting(5), millis(210), RTT)), (0, 5, Some(0), 2));
 }
 
+/// The bug: where permits are spent again, a refused pool asked again after a round trip and 10 ms, whatever it was told:
+/// ninety times a second for as long as its limit was paused.
+#[test]
+fn a_refused_pool_whose_permits_are_spent_again_waits_as_long_as_it_was_told() {
+    for in_use in [0, 2] {
+        let (slot, mut refill) = counting(5, Some(5));
+        enter(&slot, &mut refill, in_use, millis(10));
+        let (mut asks, mut now) = (vec![], millis(100));
+        while now < millis(10_000) {
+            refill.write(&slot, Seen::default(), now, RTT);
+            refill.refused(now + RTT, 4 * TERM, 0);
+            refill.stop(&slot);
+            asks.push(now);
+            now = refill.due(&slot, Seen::default(), now + RTT, RTT);
+        }
+        // With permits in use, the pool asks while their lease may be extended.
+        let first = if in_use > 0 { asks.iter().filter(|at| **at < millis(1_000)).count() } else { 1 };
+        assert!(asks.len() <= first + 3 && first <= 12, "{} asks, {first} in the lease", asks.len());
+    }
+}
+
 #[test]
 fn what_is_reserved_is_in_use_once_its_call_begins() {
     let (slot, mut refill) = counting(5, Some(5));
