@@ -14,6 +14,10 @@ pub use lessor_holder::permits::BucketRate;
 /// One node's side of one pool, whose callers take from a [`Pace`] where the limit has a steady flow.
 pub type Refill = lessor_holder::refill::Refill<Arc<Pace>>;
 
+/// Longest time, in nanoseconds, for which a debt stops a flow: thirty days. A larger debt would be nonsense, and the word
+/// has no room for any number of them.
+const DEBT_MAX: u64 = 30 * 24 * 60 * 60 * 1_000_000_000;
+
 /// The word while no rate is lent: a bucket that never holds anything.
 const NOTHING: u64 = u64::MAX;
 
@@ -48,6 +52,8 @@ pub struct Pace {
     base: AtomicU64,
     interval: AtomicU64,
     depth: AtomicU64,
+    /// Time in nanoseconds, at `interval` for each permit, to mint what was owed when the last rate ended and since.
+    owed: AtomicU64,
 }
 
 impl Default for Pace {
@@ -65,6 +71,7 @@ impl Pace {
             base: AtomicU64::new(0),
             interval: AtomicU64::new(0),
             depth: AtomicU64::new(0),
+            owed: AtomicU64::new(0),
         }
     }
 
@@ -106,6 +113,45 @@ impl Pace {
         let _ = self.empty.compare_exchange(taken.after, taken.before, Ordering::AcqRel, Ordering::Relaxed);
     }
 
+    /// Takes `permits` out of the bucket at `now`, even if there are fewer in it: it lets nothing through until the rest
+    /// is minted, by this rate or the next one.
+    pub fn owe(&self, permits: u64, now: Moment) {
+        loop {
+            let before = self.empty.load(Ordering::Acquire);
+            let cost = permits.saturating_mul(self.interval.load(Ordering::Relaxed));
+            if before == NOTHING {
+                return self.keep_owed(cost);
+            }
+            let now = now.as_nanos().saturating_add(self.base.load(Ordering::Relaxed));
+            let depth = self.depth.load(Ordering::Relaxed);
+            let most = before.max(now.saturating_add(DEBT_MAX));
+            let after = before.max(now.saturating_sub(depth)).saturating_add(cost).min(most);
+            // As in a take.
+            if self.empty.compare_exchange(before, after, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return;
+            }
+        }
+    }
+
+    /// Keeps a debt of `cost` for the next rate.
+    fn keep_owed(&self, cost: u64) {
+        let more = |owed: u64| Some(owed.saturating_add(cost).min(DEBT_MAX));
+        let _ = self.owed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
+    /// Permits that are owed at `now`, rounded up.
+    pub fn owed(&self, now: Moment) -> u64 {
+        let empty = self.empty.load(Ordering::Acquire);
+        let owed = self.owed.load(Ordering::Relaxed).saturating_add(self.lacking(empty, now));
+        owed.div_ceil(self.interval.load(Ordering::Relaxed).max(1))
+    }
+
+    /// Time in nanoseconds until a bucket with the word `empty` is as good as empty; zero while no rate is lent.
+    fn lacking(&self, empty: u64, now: Moment) -> u64 {
+        let now = now.as_nanos().saturating_add(self.base.load(Ordering::Relaxed));
+        if empty == NOTHING { 0 } else { empty.saturating_sub(now) }
+    }
+
     /// When the bucket would be empty after `permits` were taken at `now`.
     fn after(&self, empty: u64, permits: u64, now: Moment) -> Result<u64, Early> {
         if empty == NOTHING {
@@ -130,11 +176,15 @@ impl Pace {
         now.saturating_sub(empty).min(self.depth.load(Ordering::Relaxed))
     }
 
-    /// Goes by `rate` from `now` on, with what takes `saved` nanoseconds to mint in the bucket. Only after
-    /// [`Pace::stop`], and by one caller at a time.
+    /// Goes by `rate` from `now` on, with what takes `saved` nanoseconds to mint in the bucket, less what is owed. Only
+    /// after [`Pace::stop`], and by one caller at a time.
     pub fn go(&self, rate: BucketRate, saved: u64, now: Moment) {
         let base = self.base.load(Ordering::Relaxed);
         let empty = now.as_nanos().saturating_add(base).saturating_sub(saved.min(rate.depth));
+        // The same number of permits, at the new time for each.
+        let owed = u128::from(self.owed.swap(0, Ordering::Relaxed)) * u128::from(rate.interval)
+            / u128::from(self.interval.load(Ordering::Relaxed).max(1));
+        let empty = empty + u64::try_from(owed).unwrap_or(u64::MAX).min(DEBT_MAX);
         // If a word were used twice, a taker that knows it with another rate would not see the change.
         let unused = (self.highest.load(Ordering::Acquire) + 1).max(empty);
         self.base.store(base + (unused - empty), Ordering::Relaxed);
@@ -145,13 +195,17 @@ impl Pace {
     }
 
     /// Lets nothing through from now on. Returns the time in nanoseconds that it took to mint what is in the bucket, if
-    /// a rate was lent.
+    /// a rate was lent. What is owed is kept for the next rate, unless the whole lease is forgotten, at
+    /// [`Moment::ORIGIN`].
     pub fn stop(&self, now: Moment) -> Option<u64> {
         let before = self.empty.swap(NOTHING, Ordering::AcqRel);
         if before == NOTHING {
             return None;
         }
         self.highest.fetch_max(before, Ordering::AcqRel);
+        if now > Moment::ORIGIN {
+            self.keep_owed(self.lacking(before, now));
+        }
         Some(self.saved(before, now))
     }
 }

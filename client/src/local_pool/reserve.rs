@@ -90,18 +90,49 @@ impl LocalPool {
             self.let_pass(lacking);
             return (permits, 0);
         }
-        let most = self.ceiling().min(SLOT_MAX).saturating_sub(self.cold.overdrawn.load(Ordering::Relaxed));
+        let most = self.ceiling().min(SLOT_MAX).saturating_sub(self.overdrawn());
         let owed = lacking.min(most);
         if self.owe_share(owed) {
             return (taken, owed);
         }
-        if owed > 0 {
+        let unpaid = if self.is_paced() { owed - self.pay_at_pace(owed) } else { owed };
+        if unpaid > 0 {
             // As a caller that is first in line: no other caller overtakes it, and the permits are asked for.
-            self.slow_path().join(owed);
-            self.cold.overdrawn.fetch_add(owed, Ordering::Relaxed);
+            self.slow_path().join(unpaid);
+            self.cold.overdrawn.fetch_add(unpaid, Ordering::Relaxed);
             self.nudge();
         }
         (taken, owed)
+    }
+
+    /// Permits that are owed now.
+    fn overdrawn(&self) -> u64 {
+        let at_pace = self.pace().map_or(0, |pace| pace.owed(CLOCK.now()));
+        self.cold.overdrawn.load(Ordering::Relaxed).saturating_add(at_pace)
+    }
+
+    /// Pays up to `owed` permits of a steady flow from the slot, and owes them to the pace: callers wait until it has
+    /// minted as many. Returns how many were paid. (A debt in line would wait for a waker, and no waker is called when
+    /// the next permit is due.)
+    fn pay_at_pace(&self, owed: u64) -> u64 {
+        let Some(pace) = self.pace() else { return 0 };
+        let now = CLOCK.now();
+        loop {
+            let part = owed.min(self.slot().balance().free);
+            if part == 0 {
+                return 0;
+            }
+            match self.slot().take(part, now) {
+                Ok(left) => {
+                    pace.owe(part, now);
+                    self.spent_down_to(left, part);
+                    return part;
+                }
+                // Another thread has taken some of them; others may be left.
+                Err(Short::Empty | Short::Early) if part > 1 => {}
+                Err(_) => return 0,
+            }
+        }
     }
 
     /// Pays as much of what is owed as there are permits.
@@ -111,7 +142,10 @@ impl LocalPool {
         }
         // Taken whole, so that no two threads pay for the same debt.
         let owed = self.cold.overdrawn.swap(0, Ordering::Relaxed);
-        let paid = self.take_up_to(owed, true).unwrap_or(0);
+        let paid = match self.is_paced() {
+            true => self.pay_at_pace(owed),
+            false => self.take_up_to(owed, true).unwrap_or(0),
+        };
         // Without an allocator no permits arrive, and the debt would keep callers from the safe share.
         let paid = if self.owe_share(owed - paid) { owed } else { paid };
         self.cold.overdrawn.fetch_add(owed - paid, Ordering::Relaxed);

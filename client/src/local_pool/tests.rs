@@ -266,6 +266,42 @@ fn an_overdraft_does_not_keep_callers_from_the_safe_share() {
     assert!(!pool.slow_path().has_line());
 }
 
+/// The bug: an overdraft of a steady flow stood in line. It was paid only when a waker was called, and none is called
+/// when a permit is due: a first in line took each of them, and without a line all calls were refused.
+#[test]
+fn an_overdraft_of_a_steady_flow_is_paid_before_another_call() {
+    // Five permits at once at most, one a second, and none has been minted.
+    let (now, second) = (CLOCK.now(), 1_000_000_000);
+    let holding = |permits| {
+        let pool = pool();
+        let (condition, rtt) = (Condition::Good, Duration::ZERO);
+        pool.set_standing(Standing { condition, ceiling: 5, chance: Moment::ORIGIN, rtt });
+        pool.set_paced(true);
+        let rate = BucketRate { interval: second, depth: 5 * second };
+        pool.cold.pace.get_or_init(Arc::default).go(rate, 0, now);
+        pool.slot().install(permits, 0, now + LEASED);
+        pool
+    };
+    let after = |millis| now + Duration::from_millis(millis);
+    let pool = holding(1_000);
+    assert_eq!(pool.overdraw(3), (0, 3));
+    assert_eq!((pool.slow_path().has_line(), pool.slot().balance().total()), (false, 997));
+    for first in [true, false] {
+        assert_eq!(pool.take_paced(1, first, after(3_999)), Err(Short::Early));
+    }
+    assert_eq!(pool.early_by(1, after(3_999)), Some(Duration::from_millis(1)));
+    assert_eq!(pool.take_paced(1, false, after(4_000)), Ok(()));
+    assert_eq!(pool.overdraw(9), (0, 1), "four have not been minted yet, and one call costs five at most");
+
+    let pool = holding(2);
+    assert_eq!((pool.overdraw(3), pool.slow_path().queued()), ((0, 3), 1), "one lacks in the slot too");
+    pool.slot().install(5, 0, now + LEASED);
+    pool.call_first();
+    assert_eq!((pool.slow_path().has_line(), pool.slot().balance().total()), (false, 4));
+    assert_eq!(pool.take_paced(1, true, after(3_999)), Err(Short::Early));
+    assert_eq!(pool.take_paced(1, true, after(4_000)), Ok(()));
+}
+
 /// The bug: a call that found no line set permits aside, and put them back because it was too early. A caller that
 /// joined the line in between found none, and was not woken.
 #[test]

@@ -66,6 +66,39 @@ fn what_was_undone_too_late_is_lost() {
 }
 
 #[test]
+fn what_is_owed_is_minted_before_anything_is_let_through() {
+    let pace = pace(3);
+    pace.owe(4, at(1_100));
+    assert_eq!((pace.owed(at(1_100)), pace.owed(at(1_101)), pace.available(at(1_100))), (3, 3, 0));
+    assert_eq!(pace.take(1, at(1_499)).map(|_| ()), Err(early(1)));
+    assert!(pace.take(1, at(1_500)).is_ok());
+    // The bucket is full: what it holds pays first.
+    pace.owe(4, at(9_000));
+    assert_eq!(pace.take(1, at(9_199)).map(|_| ()), Err(early(1)));
+    for _ in 0..2 {
+        pace.owe(u64::MAX, at(9_200));
+    }
+    assert_eq!(pace.take(1, at(9_199 + DEBT_MAX)).map(|_| ()), Err(early(101)), "no debt is for ever");
+}
+
+#[test]
+fn what_is_owed_outlasts_the_rate_by_which_it_was_to_be_paid() {
+    let pace = pace(3);
+    pace.owe(3, at(1_000));
+    assert_eq!(pace.stop(at(1_100)), Some(0));
+    pace.owe(1, at(1_150));
+    assert_eq!(pace.owed(at(9_000)), 3, "nothing is minted meanwhile");
+    pace.go(BucketRate { interval: 10, depth: 30 }, 0, at(9_000));
+    assert_eq!(pace.take(1, at(9_039)).map(|_| ()), Err(early(1)));
+    assert!(pace.take(1, at(9_040)).is_ok());
+    assert_eq!(pace.owed(at(9_040)), 0);
+    // The allocator has forgotten the lease.
+    pace.owe(3, at(9_040));
+    assert_eq!(pace.stop(Moment::ORIGIN), Some(0));
+    assert_eq!(pace.owed(at(9_040)), 0);
+}
+
+#[test]
 fn a_slower_rate_takes_nothing_out_of_the_bucket() {
     let pace = pace(1);
     let saved = pace.stop(at(1_080)).expect("a rate was lent");
