@@ -119,7 +119,7 @@ impl Standby {
     }
 
     /// Whether any of the safe share may be spent, now or later.
-    fn has_share(&self) -> bool {
+    pub(crate) fn has_share(&self) -> bool {
         self.allowance().wait(1, CLOCK.now()).is_some()
     }
 

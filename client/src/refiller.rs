@@ -7,6 +7,8 @@ mod moves;
 mod rest;
 mod sending;
 mod tells;
+#[cfg(test)]
+mod tests;
 
 use crate::events::Event;
 use crate::fallback;

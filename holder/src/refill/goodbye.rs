@@ -56,6 +56,12 @@ impl<P: Pacer> Refill<P> {
         (seen.shadow_refused - self.shadow.forgotten).min(PERMITS_MAX)
     }
 
+    /// Whether a goodbye with a total of `spent_total` tells the allocator anything that it does not know.
+    pub fn has_to_say(&self, spent_total: u64, seen: Seen) -> bool {
+        let is_shadow_told = seen.shadow_refused <= self.shadow.reported;
+        !self.is_idle() || !is_shadow_told || self.gives_back(spent_total) > 0
+    }
+
     /// Returns the most permits that a goodbye with a total of `spent_total` returns.
     pub fn gives_back(&self, spent_total: u64) -> u64 {
         self.known.lent.saturating_sub(spent_total).saturating_add(self.known.unanswered_want)
