@@ -15,7 +15,8 @@ const KEPT: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// No allocator that the client knows answers. What is leased can be spent until it ends.
+    /// No allocator that the client knows answers, or one that answers turns the client away: with 401, 403 or 429. What
+    /// is leased can be spent until it ends.
     Unreachable,
     /// An allocator answers again.
     Reachable,
@@ -34,7 +35,7 @@ pub enum Event {
         /// The fallback that applies until [`Event::FallbackLeft`].
         fallback: Fallback,
     },
-    /// An allocator answers again, and the limit is leased as usual.
+    /// An allocator answers again. Mostly the limit is leased as usual.
     FallbackLeft {
         /// The limit.
         limit: Arc<str>,

@@ -226,7 +226,7 @@ pub(crate) fn begin(shared: &Shared, pool: &LocalPool, plain: &LocalPool) {
         return;
     }
     pool.set_condition(Condition::Unreachable);
-    if !plain.standby().is_stopped() {
+    if !plain.standby().is_stopped() && !shared.is_denied() {
         fall(shared, pool);
     }
 }

@@ -1,6 +1,7 @@
 //! The background task, one per client. It finds the pools that are due, asks for all of them in one exchange, and
 //! installs the grants. Only one exchange is under way at a time; pools that become due meanwhile go into the next.
 
+mod denials;
 mod due;
 mod goodbye;
 mod moves;
@@ -24,7 +25,7 @@ use lessor_protocol::foreign::excerpt;
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, ObservedBody, SafeShareBody, code};
 use lessor_protocol::{Answer, ClockBounds, Grant, Moment, Rate, Refusal, RefusalReason};
 use sending::matching;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -46,6 +47,8 @@ pub(crate) struct Refiller {
     /// The connections to the allocators.
     transports: Vec<Transport>,
     connection: Connection,
+    /// Indices of the allocators whose last answer turned this client away, since the last good answer.
+    denied_by: BTreeSet<usize>,
     /// What was wrong with the allocator that the client left, until another one answers.
     left: Option<String>,
     /// Index of the allocator that answered last, where the listener listens.
@@ -84,6 +87,7 @@ impl Refiller {
             shared,
             transports,
             connection,
+            denied_by: BTreeSet::new(),
             left: None,
             current_allocator,
             node,
@@ -191,13 +195,10 @@ impl Refiller {
     }
 
     async fn answered(&mut self, pools: &[Arc<LocalPool>], grants: &[GrantBody], exchange: &Exchange) {
+        let was_denied = self.notes_acceptance();
         if self.shared.note_reachable(true) {
             self.shared.tell(Event::Reachable);
-            let fallen = fallback::end(&self.shared);
-            if !fallen.is_empty() {
-                in_parts(&self.shared, fallback::leave).await;
-                fallback::left(&self.shared, fallen);
-            }
+            self.end_fallbacks(was_denied).await;
         }
         let (mut renew_session, mut is_stopping) = (false, false);
         for (pool, body) in pools.iter().zip(grants) {
@@ -348,9 +349,11 @@ impl Refiller {
         for pool in pools {
             pool.refill().unanswered();
         }
+        self.notes_denial(error);
         if !self.leave(error, false).await {
             return;
         }
+        let is_denied = self.all_failed(error).await;
         let now = CLOCK.now();
         if self.shared.note_reachable(false) {
             tracing::warn!(%error, "the exchange with the allocator failed; calls spend what is leased");
@@ -361,7 +364,9 @@ impl Refiller {
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), self.connection.quiet_until());
             }
         }
-        in_parts(&self.shared, |pools| fallback::enter(&self.shared, pools, now)).await;
+        if !is_denied {
+            in_parts(&self.shared, |pools| fallback::enter(&self.shared, pools, now)).await;
+        }
         for pool in pools {
             // Callers that wait for one answer only need not wait any more.
             pool.call_first();

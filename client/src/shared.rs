@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) listening: AtomicU64,
     pub(crate) moves: AtomicU64,
     unreachable: AtomicBool,
+    /// Whether an allocator answers, and turns this client away.
+    denied: AtomicBool,
     events: Teller,
     /// Limits that are in fallback.
     fallen: Mutex<BTreeMap<Arc<str>, Fallback>>,
@@ -94,6 +96,7 @@ impl Shared {
             listening: AtomicU64::new(0),
             moves: AtomicU64::new(0),
             unreachable: AtomicBool::new(false),
+            denied: AtomicBool::new(false),
             events: Teller::new(),
             fallen: Mutex::default(),
             ticks,
@@ -257,9 +260,19 @@ impl Shared {
         }
     }
 
-    /// Whether no allocator answers.
+    /// Whether no allocator gives good answers.
     pub(crate) fn is_unreachable(&self) -> bool {
         self.unreachable.load(Ordering::Relaxed)
+    }
+
+    /// Whether an allocator answers, and turns this client away.
+    pub(crate) fn is_denied(&self) -> bool {
+        self.denied.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether an allocator turns this client away. Returns whether that changed.
+    pub(crate) fn note_denied(&self, denied: bool) -> bool {
+        self.denied.swap(denied, Ordering::Relaxed) != denied
     }
 
     /// Locks out the adding of pools. Every pool whose adding had begun is there.

@@ -66,6 +66,13 @@ pub enum ExchangeError {
     NoThread(String),
 }
 
+impl ExchangeError {
+    /// Whether an allocator is there, and turned this client away: it is not known, may not do this, or asks too often.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(self, ExchangeError::Status { status: 401 | 403 | 429, .. })
+    }
+}
+
 /// The connection to one allocator.
 #[derive(Clone, Debug)]
 pub(crate) struct Transport {
