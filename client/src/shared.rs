@@ -313,6 +313,7 @@ impl Shared {
             pool.refill().close(pool.slot());
         }
         drop(changes);
+        self.wake_list.close();
         // A waker is foreign code: it may call this client, and if it panics, all pools are closed already.
         pools.iter().for_each(|pool| pool.call_all());
     }

@@ -5,27 +5,49 @@
 use crate::feedback::Feedback;
 use crate::local_pool::LocalPool;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 /// Pools that were called while the task did not know them, and how to wake it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WakeList {
     pub(crate) wake: Notify,
     /// The runtime of the task, which has a timer.
     pub(crate) runtime: OnceLock<Handle>,
-    pools: Mutex<Vec<Arc<LocalPool>>>,
+    /// `None` once the client is closed: each pool owns this list, and no task would take the pools out of it again.
+    pools: Mutex<Option<Vec<Arc<LocalPool>>>>,
     /// The highest answer number and the highest number of refusals that any forgotten pool told about a vendor. The
     /// allocator may remember them for longer, and ignores lower numbers.
     number: AtomicU64,
     refused: AtomicU64,
 }
 
+impl Default for WakeList {
+    fn default() -> Self {
+        WakeList {
+            wake: Notify::new(),
+            runtime: OnceLock::new(),
+            pools: Mutex::new(Some(vec![])),
+            number: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+}
+
 impl WakeList {
     /// Has the task look at `pool` from now on.
     pub(crate) fn push(&self, pool: Arc<LocalPool>) {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner).push(pool);
+        if let Some(pools) = &mut *self.pools() {
+            pools.push(pool);
+        }
+    }
+
+    /// Lets go of all pools, and of those that follow.
+    pub(crate) fn close(&self) {
+        let pools = self.pools().take();
+        // After the lock is released.
+        drop(pools);
     }
 
     /// Notes the numbers of a forgotten pool's `feedback`, which the next pool of its name must exceed.
@@ -42,6 +64,13 @@ impl WakeList {
 
     /// Moves all pools to `known`.
     pub(crate) fn take(&self, known: &mut Vec<Arc<LocalPool>>) {
-        known.append(&mut self.pools.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(pools) = &mut *self.pools() {
+            known.append(pools);
+        }
+    }
+
+    fn pools(&self) -> MutexGuard<'_, Option<Vec<Arc<LocalPool>>>> {
+        // A list: no panic can have left it half changed.
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,6 +5,7 @@ use crate::by_hand::{self, Panics};
 use crate::limit::Limit;
 use crate::refusal::Refusal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Weak;
 use std::task::{Context, Waker};
 
 fn is_found(plain: &LocalPool, key: &str) -> bool {
@@ -160,6 +161,22 @@ fn a_key_that_cannot_be_is_refused_as_one() {
     let other = shared.pool("user", Some(""));
     assert!(Arc::ptr_eq(&pool, &other), "invalid keys share a pool");
     assert!(!Arc::ptr_eq(&pool, &shared.pool("item", Some(""))), "another limit counts its own refusals");
+}
+
+/// The bug: pools that were called after the background task last looked owned each other through the list of such pools,
+/// and were never freed.
+#[test]
+fn a_closed_client_leaves_no_pool_behind() {
+    let shared = by_hand::shared();
+    let called = [shared.pool("vendor", None), shared.pool("user", Some("a"))];
+    called.iter().for_each(|pool| pool.make_known());
+    shared.close();
+    let late = shared.pool("user", Some("b"));
+    late.make_known();
+    let pools = called.each_ref().map(Arc::downgrade).into_iter().chain([Arc::downgrade(&late)]);
+    let pools: Vec<_> = pools.collect();
+    drop((shared, called, late));
+    assert_eq!(pools.iter().map(Weak::strong_count).sum::<usize>(), 0);
 }
 
 /// The bug: a client woke the callers of each pool before it closed the next one.
