@@ -110,7 +110,9 @@ impl Teller {
 
     /// Sends `event` to all listeners, if there are any.
     pub(crate) fn tell(&self, event: Event) {
-        if let Some(sender) = &*self.sender() {
+        // Sent without the lock: the waker of a listener is foreign code, and may subscribe.
+        let sender = self.sender().clone();
+        if let Some(sender) = sender {
             // An error means that there is no listener.
             let _ = sender.send(event);
         }
@@ -118,8 +120,10 @@ impl Teller {
 
     /// Sends [`Event::Closed`], and nothing after it.
     pub(crate) fn close(&self) {
-        self.tell(Event::Closed);
-        self.sender().take();
+        let sender = self.sender().take();
+        if let Some(sender) = sender {
+            let _ = sender.send(Event::Closed);
+        }
     }
 
     /// Subscribes to events from now on.

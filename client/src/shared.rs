@@ -14,6 +14,7 @@ use lessor_protocol::{Fallback, Key, LimitName, push};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -306,7 +307,6 @@ impl Shared {
         if std::mem::replace(&mut changes.closed, true) {
             return;
         }
-        self.events.close();
         let pools = self.pools();
         for pool in &pools {
             pool.set_condition(Condition::Closed);
@@ -314,8 +314,17 @@ impl Shared {
         }
         drop(changes);
         self.wake_list.close();
-        // A waker is foreign code: it may call this client, and if it panics, all pools are closed already.
-        pools.iter().for_each(|pool| pool.call_all());
+        // A waker is foreign code: it may call this client, or panic. All pools are closed already, and no lock is held.
+        let mut panicked = None;
+        for pool in &pools {
+            panicked = panicked.or(catch_unwind(AssertUnwindSafe(|| pool.call_all())).err());
+        }
+        panicked = panicked.or(catch_unwind(AssertUnwindSafe(|| self.events.close())).err());
+        if let Some(panic) = panicked
+            && !std::thread::panicking()
+        {
+            resume_unwind(panic);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Changes> {

@@ -1,7 +1,7 @@
 //! How pools are added and forgotten, and what remains of forgotten ones.
 
 use super::*;
-use crate::by_hand::{self, Panics};
+use crate::by_hand::{self, Caller, Panics};
 use crate::limit::Limit;
 use crate::refusal::Refusal;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -193,4 +193,23 @@ fn a_waker_that_panics_leaves_no_pool_open() {
     for limit in &limits {
         assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
     }
+}
+
+/// The bug: the last event was sent before the pools were closed, and with locks held.
+#[test]
+fn a_listener_whose_waker_panics_leaves_no_pool_open_and_no_caller_waiting() {
+    let shared = by_hand::shared();
+    let limit = by_hand::limit(&shared, "one");
+    let mut waits = Caller::new(limit.acquire(1));
+    assert_eq!(waits.run(), None, "no permit is free");
+    let mut events = shared.listen();
+    {
+        let waker = Waker::from(Arc::new(Panics::default()));
+        let mut next = Box::pin(events.next());
+        assert!(next.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(catch_unwind(AssertUnwindSafe(|| shared.close())).is_err());
+    }
+    assert_eq!(limit.try_acquire(1), Err(Refusal::Closed));
+    assert_eq!(waits.run(), Some(Err(Refusal::Closed)), "the caller is woken");
+    assert_eq!(events.try_next(), Some(Event::Closed));
 }
