@@ -312,6 +312,9 @@ impl Shared {
             pool.set_condition(Condition::Closed);
             pool.refill().close(pool.slot());
         }
+        // Metrics show no fallback of a client that has ended.
+        self.fallen().clear();
+        let tallies = changes.tallies.clone();
         drop(changes);
         self.wake_list.close();
         // A waker is foreign code: it may call this client, or panic. All pools are closed already, and no lock is held.
@@ -320,6 +323,7 @@ impl Shared {
             panicked = panicked.or(catch_unwind(AssertUnwindSafe(|| pool.call_all())).err());
         }
         panicked = panicked.or(catch_unwind(AssertUnwindSafe(|| self.events.close())).err());
+        tallies.iter().for_each(|tally| tally.end());
         if let Some(panic) = panicked
             && !std::thread::panicking()
         {

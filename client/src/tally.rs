@@ -2,11 +2,13 @@
 //! background task adds up figures that its pools have anyway and passes them to the exporter. An admitted call counts
 //! nothing for this. No metric names a key.
 
+mod gauges;
 mod names;
 mod refused;
 
+use gauges::Gauges;
 use lessor_protocol::Fallback;
-use metrics::{Counter, counter, gauge, histogram};
+use metrics::{Counter, counter, histogram};
 pub use names::HISTOGRAMS;
 pub(crate) use names::MOVES;
 use refused::Cells;
@@ -24,6 +26,7 @@ pub(crate) struct Tally {
     /// Refusals that the slots do not count, or count without their reason.
     refused: Cells,
     sums: Mutex<Sums>,
+    gauges: Gauges,
 }
 
 /// Totals of a pool or of a limit, in permits except for the last.
@@ -90,6 +93,17 @@ impl Totals {
     }
 }
 
+impl Now {
+    /// Returns the figures of both pools together.
+    fn with(self, other: Now) -> Now {
+        Now {
+            available: self.available.saturating_add(other.available),
+            waiting: self.waiting.saturating_add(other.waiting),
+            lease_age: self.lease_age.max(other.lease_age),
+        }
+    }
+}
+
 impl End {
     fn name(self) -> &'static str {
         match self {
@@ -106,7 +120,7 @@ impl Tally {
 
     /// Makes the tally of a limit, or of all limits under one label.
     pub(crate) fn new(limit: Arc<str>) -> Self {
-        Tally { limit, refused: Cells::new(), sums: Mutex::default() }
+        Tally { gauges: Gauges::new(limit.clone()), limit, refused: Cells::new(), sums: Mutex::default() }
     }
 
     /// Counts a refused call whose `reason` the slot does not know.
@@ -148,9 +162,7 @@ impl Tally {
     /// Adds the current figures of one pool.
     pub(crate) fn add_now(&self, pool: Now) {
         let now = &mut self.sums().now;
-        now.available = now.available.saturating_add(pool.available);
-        now.waiting = now.waiting.saturating_add(pool.waiting);
-        now.lease_age = now.lease_age.max(pool.lease_age);
+        *now = now.with(pool);
     }
 
     /// Updates all metrics. Everything is looked up anew, because an exporter may have been installed since the last
@@ -169,22 +181,20 @@ impl Tally {
         advance(&counter!(names::PASSED, "limit" => limit()), &mut published.fallback, totals.fallback);
         let vendor_refused = counter!(names::VENDOR_REFUSED, "limit" => limit());
         advance(&vendor_refused, &mut published.vendor_refused, totals.vendor_refused);
-        gauge!(names::AVAILABLE, "limit" => limit()).set(now.available as f64);
-        gauge!(names::WAITING, "limit" => limit()).set(now.waiting as f64);
-        gauge!(names::LEASE_AGE, "limit" => limit()).set(now.lease_age);
-        self.tell_fallback(fallen);
+        self.gauges.show(*now, fallen);
         // A lookup registers the metric, so it exists from the start.
         let _ = [End::Admitted, End::Refused, End::Left].map(|end| self.wait_seconds(end));
         let _ = [true, false].map(|admitted| self.check_seconds(admitted));
     }
 
+    /// Shows no figures and no fallback from now on, because the client is closed.
+    pub(crate) fn end(&self) {
+        self.gauges.show(Now::default(), None);
+    }
+
     /// Shows the fallback that the limit is in, if any.
     pub(crate) fn tell_fallback(&self, fallen: Option<Fallback>) {
-        for fallback in Fallback::ALL {
-            let is_active = f64::from(u8::from(fallen == Some(fallback)));
-            gauge!(names::FALLBACK, "limit" => self.limit.clone(), "fallback" => fallback.name())
-                .set(is_active);
-        }
+        self.gauges.show_fallback(fallen);
     }
 
     fn wait_seconds(&self, end: End) -> metrics::Histogram {

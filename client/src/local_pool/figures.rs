@@ -1,7 +1,7 @@
 //! Adds one pool's totals to its limit's tally. The background task does so now and then, from counts that the slot and
 //! the refill have anyway, so that no call counts anything for the tally.
 
-use super::{CLOCK, LocalPool, UNKNOWN};
+use super::{CLOCK, Condition, LocalPool, UNKNOWN};
 use crate::tally::{Now, Tally, Totals};
 use lessor_protocol::Moment;
 use std::sync::atomic::Ordering;
@@ -77,8 +77,12 @@ impl LocalPool {
         self.cold.leased.store(first_sent.as_nanos(), Ordering::Relaxed);
     }
 
-    /// Returns the current figures of the pool.
+    /// Returns the current figures of the pool; none once the client is closed, although callers may still be about to
+    /// leave the line.
     pub(crate) fn stands(&self) -> Now {
+        if self.condition() == Condition::Closed {
+            return Now::default();
+        }
         let now = CLOCK.now();
         let leased = Moment::from_nanos(self.cold.leased.load(Ordering::Relaxed));
         let is_live = now < self.slot().deadline();
