@@ -215,7 +215,8 @@ impl Host for Here<'_> {
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
         let Some(due) = self.due else { return vec![] };
         let overrides = self.shared.shared_store_status().overrides();
-        let (version, known) = (|name: &str| overrides.version_of(name), overrides.newest());
+        let version = |name: &str, asked: &str| overrides.version_for(name, asked);
+        let known = overrides.newest();
         self.shared.beside(|registry, _| registry.root_asks(due, version, known))
     }
 

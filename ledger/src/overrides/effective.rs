@@ -2,6 +2,7 @@
 //! have put or removed since at any allocator. It says what has to change in the registry, and knows no pool.
 
 use super::{LimitOverride, LimitOverrides, Version};
+use crate::named::all_named_for;
 use crate::registry::{LimitConfig, by_name};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,6 +92,21 @@ impl<R: ReadLimit + Clone> EffectiveLimits<R> {
     /// Returns the version of the limit called `name`, if there is one.
     pub fn version_of(&self, name: &str) -> Version {
         self.holds.get(name).map_or(Version::of_file(self.file), |held| held.by.version)
+    }
+
+    /// Returns the version of the root that the limit called `name` asks for the name `asked`. A name that fell to a
+    /// pattern when its own limit was removed, or a longer pattern, has the root that was lent from by that limit. So
+    /// the version is that of the removal, if that is higher.
+    pub fn version_for(&self, name: &str, asked: &str) -> Version {
+        let own = self.version_of(name);
+        if !name.ends_with('*') {
+            return own;
+        }
+        // The longest pattern comes first.
+        let is_longer = |held: &String| held == asked || held.len() > name.len();
+        let fell = all_named_for(&self.holds, asked).take_while(is_longer);
+        let held = fell.filter_map(|held| self.holds.get(&held)).filter(|held| held.limit.is_none());
+        held.map(|held| held.by.version).fold(own, Version::max)
     }
 
     /// Notes that the file has version `file` from now on, and says these `limits`.

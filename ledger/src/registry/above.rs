@@ -115,17 +115,17 @@ pub struct ExchangeOutcome {
 
 impl Registry {
     /// Returns the asks that are `due`, as they are asked of roots. `version` returns the configuration that a limit
-    /// goes by; the newest is `known`. The root of a removed limit goes by what other allocators say. `None` stands for
+    /// goes by for the name that is asked for; the newest is `known`. The root of a removed limit goes by what other allocators say. `None` stands for
     /// a limit that is forgotten.
     pub fn root_asks(
         &self,
         due: &DueAbove,
-        version: impl Fn(&str) -> Version,
+        version: impl Fn(&str, &str) -> Version,
         known: Version,
     ) -> Vec<Option<RootAsk>> {
         let root_ask = |(asker, ask): (&Asker, &AskBody)| {
             let (limit, version) = match self.limits.lock(&asker.limit) {
-                Some(limit) => (limit, Some(version(&asker.limit))),
+                Some(limit) => (limit, Some(version(&asker.limit, &ask.limit))),
                 None => (self.retired.lock(&asker.limit)?, None),
             };
             let spec = limit.spec(&asker.pool, version, known)?;

@@ -7,6 +7,7 @@ mod heirs;
 mod kinds;
 mod lies;
 mod removed;
+mod roots;
 mod told;
 mod written;
 

@@ -94,6 +94,11 @@ impl Configured {
         self.effective.version_of(name)
     }
 
+    /// Returns the version of the root that the limit called `name` asks for the name `asked`.
+    pub(super) fn version_for(&self, name: &str, asked: &str) -> Version {
+        self.effective.version_for(name, asked)
+    }
+
     /// Returns the version of the last put or removal of the limit that nodes ask, as far as the allocator knows.
     pub(super) fn newest_put(&self) -> Version {
         let put = self.known().holding(0).find(|(name, _)| *name == FIRST);

@@ -77,7 +77,8 @@ impl Host for Here<'_> {
 
     fn asks(&mut self) -> Vec<Option<RootAsk>> {
         let Some(due) = self.due else { return vec![] };
-        self.registry.root_asks(due, |name| self.configured.version_of(name), self.configured.newest())
+        let version = |name: &str, asked: &str| self.configured.version_for(name, asked);
+        self.registry.root_asks(due, version, self.configured.newest())
     }
 
     fn suspensions(&self) -> Suspensions {
