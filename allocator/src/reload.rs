@@ -100,11 +100,12 @@ impl Reloads {
             Removals::Keep | Removals::Apply => vec![],
         };
         let names = kept.iter().map(|limit| limit.name.to_string()).collect();
+        let in_file = config;
         let mut config = config.clone();
-        config.limits.extend(kept);
+        config.limits.extend(kept.iter().cloned());
         let changes = match (waits, is_sharing) {
             (true, _) => Changes::default(),
-            (false, true) => self.shared.file_is(&config)?,
+            (false, true) => self.shared.file_is(in_file, &kept)?,
             (false, false) => self.changes(&last, &config)?,
         };
         let done = Reloaded {

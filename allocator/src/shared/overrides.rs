@@ -63,14 +63,15 @@ impl Shared {
         self.tell_of(&changes, &new);
     }
 
-    /// Applies the file `config`. Overrides stay in force, unless the version of the file is higher than theirs.
+    /// Applies the file `config`. The limits `kept` stay, though the file does not have them. Overrides stay in force,
+    /// unless the version of the file is higher than theirs.
     ///
     /// # Errors
     /// If both do not fit together. Then nothing changes.
-    pub(crate) fn file_is(&self, config: &Config) -> Result<Changes, Unfit> {
+    pub(crate) fn file_is(&self, config: &Config, kept: &[LimitConfig]) -> Result<Changes, Unfit> {
         let mut overrides = self.shared_store_status.overrides();
         let mut next = overrides.clone();
-        next.file_is(config.server.store.version(), &config.limits);
+        next.file_is_but_keeps(config.server.store.version(), &config.limits, kept);
         let changes = next.changes(&self.limits());
         let new = self.apply(&changes)?;
         *overrides = next;
@@ -225,6 +226,7 @@ mod tests {
         assert_eq!(names(&shared), ["a", "b", "c"]);
         let reloads = Reloads::new(shared.clone());
         let newer = config(&format!("{STORE}version = 2\n"), &[("a", 5)]);
+        let version = |name| shared.shared_store_status().overrides().version_of(name);
         let expected = ["b", "c"].map(str::to_owned).to_vec();
         for put in [vec!["a".to_owned()], vec![]] {
             let done = reloads.reload(&newer, Removals::Keep).expect("it fits");
@@ -233,6 +235,9 @@ mod tests {
                 (names(&shared), shared.kept_limits()),
                 (vec!["a".into(), "b".into(), "c".into()], expected.clone())
             );
+            // The new file says nothing of the rules of the others.
+            assert_eq!((version("a"), version("b")), (Version::of_file(2), Version::of_file(1)));
+            assert_eq!(version("c"), Version { file: 1, serial: 1 });
         }
         let done = reloads.reload(&newer, Removals::Apply).expect("it fits");
         assert_eq!((done.removed, names(&shared)), (expected, vec!["a".to_owned()]));

@@ -23,6 +23,8 @@ pub struct EffectiveLimits<R> {
     /// The version of the file, and its limits.
     file: u64,
     limits: BTreeMap<String, LimitConfig>,
+    /// The versions of the limits among them that the file does not have, and that stay.
+    kept: BTreeMap<String, Version>,
     known: LimitOverrides,
     /// The overrides that hold here.
     holds: BTreeMap<String, Held>,
@@ -63,6 +65,7 @@ impl<R: ReadLimit + Clone> EffectiveLimits<R> {
             reader,
             file,
             limits: by_name(limits),
+            kept: BTreeMap::new(),
             known: LimitOverrides::default(),
             holds: BTreeMap::new(),
             unusable: BTreeMap::new(),
@@ -91,7 +94,8 @@ impl<R: ReadLimit + Clone> EffectiveLimits<R> {
 
     /// Returns the version of the limit called `name`, if there is one.
     pub fn version_of(&self, name: &str) -> Version {
-        self.holds.get(name).map_or(Version::of_file(self.file), |held| held.by.version)
+        let of_file = || self.kept.get(name).copied().unwrap_or(Version::of_file(self.file));
+        self.holds.get(name).map_or_else(of_file, |held| held.by.version)
     }
 
     /// Returns the version of the root that the limit called `name` asks for the name `asked`. A name that fell to a
@@ -111,7 +115,16 @@ impl<R: ReadLimit + Clone> EffectiveLimits<R> {
 
     /// Notes that the file has version `file` from now on, and says these `limits`.
     pub fn file_is(&mut self, file: u64, limits: &[LimitConfig]) {
+        self.file_is_but_keeps(file, limits, &[]);
+    }
+
+    /// Notes that the file has version `file` from now on, and says these `limits`. The limits `kept` stay, though the
+    /// file does not have them. Each keeps its version, because this file says nothing of its rules.
+    pub fn file_is_but_keeps(&mut self, file: u64, limits: &[LimitConfig], kept: &[LimitConfig]) {
+        let versions = kept.iter().map(|limit| (limit.name.to_string(), self.version_of(limit.name.as_str())));
+        self.kept = versions.collect();
         (self.file, self.limits) = (file, by_name(limits));
+        self.limits.extend(by_name(kept));
         // No override is new. Overrides that hold again, because this version is lower, were reported before.
         self.take_over(self.known.clone());
     }
