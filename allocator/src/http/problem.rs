@@ -117,6 +117,7 @@ impl From<Unfit> for Problem {
         match unfit {
             Unfit::Full(full) => Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string()),
             Unfit::Parent(detail) => Problem::invalid("parent", detail),
+            Unfit::Keyed(_) => Problem::invalid("keyed", unfit.to_string()),
         }
     }
 }

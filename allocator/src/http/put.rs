@@ -247,11 +247,12 @@ fn check_fresh(registry: &mut Registry, now: Moment, name: &str, fresh: bool) ->
     Ok(())
 }
 
-/// Refuses to make a shared limit keyed, or not keyed any more. Earlier grants are not known by key, and allocators
+/// Refuses to make a shared limit keyed, or not keyed any more, also one that was removed and still counts. Earlier
+/// grants are not known by key, and allocators
 /// that share a store do not wait together until those grants have ended.
 fn check_keys(shared: &Shared, registry: &mut Registry, config: &LimitConfig) -> Result<(), Problem> {
     let is_keyed = |config: &LimitConfig| config.keyed != Keyed::No;
-    match registry.limit(config.name.as_str()) {
+    match registry.limit_or_retired(config.name.as_str()) {
         Some(limit) if shared.is_sharing() && is_keyed(limit.config()) != is_keyed(config) => {
             let detail = format!(
                 "keyed is {}, which a limit in a store that several allocators share cannot become: put it under \

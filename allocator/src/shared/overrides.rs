@@ -73,6 +73,8 @@ impl Shared {
         let mut next = overrides.clone();
         next.file_is_but_keeps(config.server.store.version(), &config.limits, kept);
         let changes = next.changes(&self.limits());
+        let put: Vec<_> = changes.put.iter().collect();
+        self.with(|registry, _| registry.check_keys(&put))?;
         let new = self.apply(&changes)?;
         *overrides = next;
         drop(overrides);
@@ -242,6 +244,28 @@ mod tests {
         let done = reloads.reload(&newer, Removals::Apply).expect("it fits");
         assert_eq!((done.removed, names(&shared)), (expected, vec!["a".to_owned()]));
         assert!(shared.kept_limits().is_empty());
+    }
+
+    /// The bug: the keys of the limit were lent by roots that know nothing of what the limit had lent.
+    #[test]
+    fn a_file_makes_no_limit_of_the_store_keyed_or_not_keyed_any_more() {
+        let file = |version: u64, keyed: bool| {
+            let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
+            let limit = format!("[[limit]]\nname = \"a\"\nkeyed = {keyed}\nrules = [{rule}]\n");
+            Config::parse(&format!("{STORE}version = {version}\n{limit}")).expect("valid")
+        };
+        for was in [false, true] {
+            let shared = Arc::new(Shared::new(file(1, was), true));
+            let reloads = Reloads::new(shared.clone());
+            let refused = || reloads.reload(&file(3, !was), Removals::Apply).expect_err("it differs");
+            assert_eq!(refused(), Unfit::Keyed("a".to_owned()));
+            // The limit was removed, and what it lent still counts.
+            let gone = config(&format!("{STORE}version = 2\n"), &[("b", 1)]);
+            reloads.reload(&gone, Removals::Apply).expect("it fits");
+            assert_eq!((refused(), names(&shared)), (Unfit::Keyed("a".to_owned()), vec!["b".to_owned()]));
+            reloads.reload(&file(3, was), Removals::Apply).expect("it is as before");
+            assert_eq!(names(&shared), ["a"]);
+        }
     }
 
     /// A limit of the store that became one of this allocator alone would be lent twice.

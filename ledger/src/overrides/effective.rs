@@ -121,7 +121,8 @@ impl<R: ReadLimit + Clone> EffectiveLimits<R> {
     /// Notes that the file has version `file` from now on, and says these `limits`. The limits `kept` stay, though the
     /// file does not have them. Each keeps its version, because this file says nothing of its rules.
     pub fn file_is_but_keeps(&mut self, file: u64, limits: &[LimitConfig], kept: &[LimitConfig]) {
-        let versions = kept.iter().map(|limit| (limit.name.to_string(), self.version_of(limit.name.as_str())));
+        let versions =
+            kept.iter().map(|limit| (limit.name.to_string(), self.version_of(limit.name.as_str())));
         self.kept = versions.collect();
         (self.file, self.limits) = (file, by_name(limits));
         self.limits.extend(by_name(kept));

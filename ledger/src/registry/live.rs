@@ -3,7 +3,7 @@
 
 use super::limits::Limits;
 use super::written::Departed;
-use super::{LimitConfig, Registry, keep, wrong_parent};
+use super::{Keyed, LimitConfig, Registry, Upstream, keep, wrong_parent};
 use crate::CarryOver;
 use crate::named::LIMITS_MAX;
 use crate::overrides::Changes;
@@ -26,6 +26,12 @@ pub enum Unfit {
     /// A limit would have no parent, or a wrong one.
     #[error("{0}")]
     Parent(String),
+    /// A limit of a shared store would be counted by key, or no more, while what it lent counts.
+    #[error(
+        "limit {0:?}: keyed differs from before, which a limit in a store that several allocators share cannot \
+         change: put it under another name"
+    )]
+    Keyed(String),
 }
 
 /// The outcome of putting a limit.
@@ -139,6 +145,26 @@ impl Registry {
             return Err(LimitsFull.into());
         }
         self.wrong_family(removed, put).map_or(Ok(()), |problem| Err(Unfit::Parent(problem)))
+    }
+
+    /// Checks that each of `put` that is in a shared store is counted by key if the limit of its name is, or was before
+    /// it was removed. Its permits are lent by other roots otherwise, which know nothing of what it lent.
+    ///
+    /// # Errors
+    /// If a limit differs.
+    pub fn check_keys(&self, put: &[&LimitConfig]) -> Result<(), Unfit> {
+        let is_in_store = |config: &LimitConfig| config.upstream.as_ref().is_some_and(Upstream::is_store);
+        let is_keyed = |config: &LimitConfig| config.keyed != Keyed::No;
+        let differs = |put: &&&LimitConfig| {
+            let name = put.name.as_str();
+            let before = self.limits.lock(name).or_else(|| self.retired.lock(name));
+            before.is_some_and(|before| {
+                let before = before.config();
+                is_in_store(before) && is_in_store(put) && is_keyed(before) != is_keyed(put)
+            })
+        };
+        let other = put.iter().find(differs);
+        other.map_or(Ok(()), |put| Err(Unfit::Keyed(put.name.to_string())))
     }
 
     fn wrong_family(&self, removed: &[&str], put: &[&LimitConfig]) -> Option<String> {

@@ -304,6 +304,11 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     }
     let topped = app.request("POST", "/v1/limits/a/top-up", None, r#"{"permits":5}"#).await;
     assert!(topped.problem(422).2.contains("several allocators share"));
+    // What a removed limit lent counts for a while.
+    app.shared.with(|registry, _| registry.remove("a"));
+    let keyed = limit(10).replacen('{', "{\"keyed\":true,", 1);
+    let put = app.request("PUT", "/v1/limits/a?dry_run=true", None, &keyed).await;
+    assert_eq!(put.problem(422).1, "keyed");
     // The limit may have been put by another allocator: this one does not say "limit unknown" before it has heard from
     // the store.
     let unknown =
