@@ -13,7 +13,7 @@ const NAMES_MAX: usize = 100;
 /// The state of the store. Each part is for display and for the next exchange, and has its own lock.
 #[derive(Debug)]
 pub(crate) struct SharedStoreStatus {
-    silence: Mutex<Option<String>>,
+    silence: Mutex<Silence>,
     is_silent: AtomicBool,
     lost_member: AtomicBool,
     overrides: Mutex<Overrides>,
@@ -22,12 +22,32 @@ pub(crate) struct SharedStoreStatus {
     suspensions: Mutex<Suspensions>,
 }
 
+/// What an allocator does with its store. A store may take signatures and fail each exchange: it may be full, or some of
+/// its servers may be away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// It signs the head.
+    Signing,
+    /// It exchanges asks and grants with roots.
+    Exchanging,
+}
+
+/// Why the store is of no use, for each kind of work that failed last.
+#[derive(Debug, Default)]
+struct Silence {
+    signing: Option<String>,
+    exchanging: Option<String>,
+}
+
 impl SharedStoreStatus {
     /// The state before the first exchange, with the file `config`.
     pub(crate) fn new(config: &Config) -> Self {
         let is_shared = matches!(config.server.store, StoreConfig::Shared(_));
         SharedStoreStatus {
-            silence: Mutex::new(is_shared.then(|| "the store has not answered yet".to_owned())),
+            silence: Mutex::new(Silence {
+                signing: is_shared.then(|| "the store has not answered yet".to_owned()),
+                exchanging: None,
+            }),
             is_silent: AtomicBool::new(false),
             lost_member: AtomicBool::new(false),
             overrides: Mutex::new(overrides::begin(config)),
@@ -39,7 +59,8 @@ impl SharedStoreStatus {
 
     /// Returns why the store is of no use, if it does not answer, or not well.
     pub(crate) fn silence(&self) -> Option<String> {
-        self.silence.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        silence.signing.as_ref().or(silence.exchanging.as_ref()).cloned()
     }
 
     /// Whether the store has stopped answering, or was waited for in vain. Every exchange asks.
@@ -47,18 +68,22 @@ impl SharedStoreStatus {
         self.is_silent.load(Ordering::Relaxed)
     }
 
-    /// Records why the store does not answer, or not well; `None` if it does.
-    pub(crate) fn fell_silent(&self, why: Option<String>) {
-        self.is_silent.store(why.is_some(), Ordering::Relaxed);
-        *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    /// Records why `work` with the store fails; `None` if it succeeds. That says nothing of the other work.
+    pub(crate) fn fell_silent(&self, work: Work, why: Option<String>) {
+        let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        match work {
+            Work::Signing => silence.signing = why,
+            Work::Exchanging => silence.exchanging = why,
+        }
+        let is_silent = silence.signing.is_some() || silence.exchanging.is_some();
+        self.is_silent.store(is_silent, Ordering::Relaxed);
     }
 
     /// Records that the task that leases from the store ended in a panic, and with it what it knew of the store.
     pub(crate) fn member_was_lost(&self) {
         self.lost_member.store(true, Ordering::Relaxed);
-        self.fell_silent(Some(
-            "the task that leases from the store ended, and begins again: this is a bug".to_owned(),
-        ));
+        let why = "the task that leases from the store ended, and begins again: this is a bug";
+        self.fell_silent(Work::Signing, Some(why.to_owned()));
     }
 
     /// Whether a task that leased from the store was lost. Then the store may have been lent from in this life.
@@ -102,5 +127,29 @@ impl SharedStoreStatus {
         names.truncate(NAMES_MAX);
         *self.here.lock().unwrap_or_else(PoisonError::into_inner) = names;
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bug: the allocator signs while it rests after a failed exchange. The signature hid that every exchange failed:
+    /// the allocator was ready, and lent nothing.
+    #[test]
+    fn a_signature_that_succeeds_does_not_hide_that_exchanges_fail() {
+        let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
+        let status = SharedStoreStatus::new(&Config::parse(store).expect("valid"));
+        assert!(status.silence().is_some_and(|why| why.contains("yet")) && !status.is_silent());
+        status.fell_silent(Work::Signing, None);
+        assert_eq!(status.silence(), None);
+        status.fell_silent(Work::Exchanging, Some("full".to_owned()));
+        status.fell_silent(Work::Signing, None);
+        assert_eq!((status.silence().as_deref(), status.is_silent()), (Some("full"), true));
+        status.fell_silent(Work::Signing, Some("away".to_owned()));
+        status.fell_silent(Work::Exchanging, None);
+        assert_eq!((status.silence().as_deref(), status.is_silent()), (Some("away"), true));
+        status.fell_silent(Work::Signing, None);
+        assert_eq!((status.silence(), status.is_silent()), (None, false));
     }
 }

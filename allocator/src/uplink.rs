@@ -12,6 +12,7 @@ pub(crate) use publish::{Unpublished, change, decide};
 use crate::config::{StoreConfig, Upstream};
 use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
+use crate::shared_store_status::Work;
 use lessor_files::Token;
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
@@ -214,7 +215,13 @@ impl Uplink {
                 let again = match &self.way {
                     Way::Http(_) => LOOK_AGAIN,
                     // Signing is also how it hears of the decisions of others.
-                    Way::Store(rooted) => rooted.signs_next().since(now),
+                    Way::Store(rooted) => {
+                        if due.next.is_none() {
+                            // No exchange would show that the store is of use again.
+                            self.shared.shared_store_status().fell_silent(Work::Exchanging, None);
+                        }
+                        rooted.signs_next().since(now)
+                    }
                 };
                 let wait = due.next.map_or(again, |next| next.since(now)).min(again);
                 // An error says that no node asked meanwhile.
@@ -281,7 +288,7 @@ impl Uplink {
             tracing::info!(upstream = %self.upstream, "the upstream answers again");
         }
         if matches!(self.way, Way::Store(_)) {
-            self.shared.shared_store_status().fell_silent(None);
+            self.shared.shared_store_status().fell_silent(Work::Exchanging, None);
         }
         self.is_reachable = true;
     }
@@ -312,7 +319,7 @@ impl Uplink {
         self.shared.with(|registry, _| registry.on_failure_above(&due.askers));
         // A single failure may be chance.
         if matches!(self.way, Way::Store(_)) && !self.is_reachable {
-            self.shared.shared_store_status().fell_silent(Some(error.to_string()));
+            self.shared.shared_store_status().fell_silent(Work::Exchanging, Some(error.to_string()));
         }
         if self.is_reachable {
             let upstream = &self.upstream;

@@ -6,6 +6,7 @@ use super::transport::TransportError;
 use crate::cells::{BATCH_MAX, Cells, CellsError, Swap, Swapped, batches};
 use crate::config::StoreConfig;
 use crate::shared::Shared;
+use crate::shared_store_status::Work;
 use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_ledger::registry::DueAbove;
 use lessor_ledger::rejection::AskRejection;
@@ -98,12 +99,12 @@ impl Rooted {
             shared.metrics().roots().allocators(shared.shared_store_status().are_here(head.here(now)));
         }
         match signed {
-            Ok(_) => shared.shared_store_status().fell_silent(None),
+            Ok(_) => shared.shared_store_status().fell_silent(Work::Signing, None),
             Err(error) if self.member.failed() >= SILENT_AFTER => {
                 if self.member.failed() == SILENT_AFTER {
                     tracing::warn!(%error, "the store fails or does not answer: this allocator is not ready");
                 }
-                shared.shared_store_status().fell_silent(Some(broken(&error).to_string()));
+                shared.shared_store_status().fell_silent(Work::Signing, Some(broken(&error).to_string()));
             }
             Err(error) => tracing::debug!(%error, "the store's head is not signed"),
         }

@@ -1,6 +1,7 @@
 //! Everything that can be read: limits, pools, health and metrics.
 
 use super::*;
+use crate::shared_store_status::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -92,12 +93,12 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     let config = &ready.json()["checks"]["config"];
     assert_eq!((ready.status, &config["ok"]), (StatusCode::OK, &json!(false)));
     assert!(config["reason"].as_str().is_some_and(|why| why.starts_with("line 3") && why.len() == 500));
-    app.shared.shared_store_status().fell_silent(Some("it is on 0 replicas, of 1".to_owned()));
+    app.shared.shared_store_status().fell_silent(Work::Signing, Some("it is on 0 replicas, of 1".to_owned()));
     let reply = app.get("/readyz").await;
     assert_eq!(reply.problem(503).0, "store_failing");
     assert_eq!(reply.json()["checks"]["store"]["reason"], "it is on 0 replicas, of 1");
     assert_eq!(app.get("/v1/status").await.json()["checks"], reply.json()["checks"]);
-    app.shared.shared_store_status().fell_silent(None);
+    app.shared.shared_store_status().fell_silent(Work::Signing, None);
     app.shared.with(|registry, _| registry.stop());
     assert_eq!(app.get("/readyz").await.problem(503).0, "stopping");
     let app = App::new(false);
