@@ -17,6 +17,7 @@ use crate::shared_store_status::SharedStoreStatus;
 use lessor_ledger::overrides::Suspensions;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::Registry;
+use lessor_ledger::roots::parents_of;
 use lessor_ledger::steering::Course;
 use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
@@ -216,11 +217,10 @@ impl Shared {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the limits that are below others, each with its parent.
+    /// Returns the limits that are below others, each with its parent, see [`parents_of`].
     pub(crate) fn parents(&self) -> BTreeMap<String, String> {
         let limits = self.limits();
-        let parents = limits.iter().filter_map(|(name, limit)| Some((name.clone(), limit.parent.clone()?)));
-        parents.collect()
+        parents_of(limits.iter().map(|(name, limit)| (name.as_str(), limit.parent.as_deref())))
     }
 
     /// Waits until no other request writes a long answer. Cancel-safe.

@@ -18,7 +18,35 @@ pub const BELOW_MAX: usize = 200;
 pub struct Families {
     /// Version of the configuration that says so.
     version: Version,
+    /// The parent of each limit, see [`parents_of`].
     above: BTreeMap<String, String>,
+}
+
+/// Returns the limit above each of `limits`, which are names with their parents. A limit without a parent that fits a
+/// pattern with one is there, too, as far as there is room: a space follows its name, and its parent is empty. No limit
+/// is called so, and earlier versions of Lessor overlook it.
+pub fn parents_of<'a>(
+    limits: impl Iterator<Item = (&'a str, Option<&'a str>)> + Clone,
+) -> BTreeMap<String, String> {
+    let with = limits.clone().filter_map(|(name, parent)| Some((name.to_owned(), parent?.to_owned())));
+    let mut above: BTreeMap<String, String> = with.collect();
+    let stems: Vec<String> =
+        above.keys().filter_map(|name| name.strip_suffix('*')).map(str::to_owned).collect();
+    let fits = |name: &str| stems.iter().any(|stem| name.starts_with(stem));
+    let without = limits.filter(|(name, parent)| parent.is_none() && fits(name));
+    let room = BELOW_MAX.saturating_sub(above.len());
+    above.extend(without.take(room).map(|(name, _)| (apart(name), String::new())));
+    above
+}
+
+/// Returns the entry for the limit called `name`, which is below none.
+fn apart(name: &str) -> String {
+    format!("{name} ")
+}
+
+/// Whether `entry` is for a limit that is below none.
+fn is_apart(entry: &str) -> bool {
+    entry.ends_with(' ')
 }
 
 /// What an allocator that asks a root knows of the limit above.
@@ -51,6 +79,11 @@ impl Families {
             Ordering::Less => {}
             Ordering::Equal => {
                 for (limit, parent) in &known.above {
+                    if self.above.len() >= BELOW_MAX && !is_apart(limit) && !self.above.contains_key(limit) {
+                        // A limit that is below none makes room.
+                        let apart = self.above.keys().rfind(|entry| is_apart(entry)).cloned();
+                        apart.into_iter().for_each(|entry| _ = self.above.remove(&entry));
+                    }
                     if self.above.len() < BELOW_MAX {
                         self.above.entry(limit.clone()).or_insert_with(|| parent.clone());
                     }
@@ -66,10 +99,19 @@ impl Families {
             Ordering::Less => None,
             Ordering::Equal => Some(parent_ref.limit.clone()),
             // There the limit may be configured under another name or pattern.
-            Ordering::Greater => named_for(&self.above, stored),
+            Ordering::Greater => named_for(&self.above, stored).filter(|named| !self.is_apart(named, stored)),
         };
         let above = limit.and_then(|limit| self.above.get(&limit)).map(String::as_str);
         above.filter(|above| parent_ref.parent.as_deref() != Some(*above))
+    }
+
+    /// Whether the newest configuration has a limit that is below none for the name `stored`, and that holds rather than
+    /// the limit called `named`.
+    fn is_apart(&self, named: &str, stored: &str) -> bool {
+        let Some(stem) = named.strip_suffix('*') else { return false };
+        let longer = (stem.len() + 1..=stored.len()).filter_map(|end| stored.get(..end));
+        let mut longer = longer.map(|longer| apart(&format!("{longer}*")));
+        self.above.contains_key(&apart(stored)) || longer.any(|entry| self.above.contains_key(&entry))
     }
 }
 
@@ -108,6 +150,48 @@ mod tests {
         ] {
             assert_eq!(known.unknown_to(&parent_ref, stored), above, "{parent_ref:?}, {stored}");
         }
+    }
+
+    /// The bug: during a rollout, allocators with the older file were lent nothing of a limit that is below none, if a
+    /// pattern with a parent fits its name.
+    #[test]
+    fn a_limit_that_is_below_none_is_told_from_a_pattern_that_has_a_parent() {
+        let limits = [
+            ("user/*", Some("all")),
+            ("user/7", None),
+            ("user/team/*", None),
+            ("user/team/b", Some("team")),
+            ("other", None),
+            ("all", None),
+        ];
+        let known = Families::new(Version::of_file(2), parents_of(limits.into_iter()));
+        assert_eq!(known.above.len(), 4, "{known:?}");
+        for (limit, stored, above) in [
+            ("user/7", "user/7", None),
+            ("user/*", "user/70", Some("all")),
+            ("user/*", "user/team", Some("all")),
+            ("user/team/*", "user/team/a", None),
+            ("user/team/b", "user/team/b", Some("team")),
+            ("*", "user/tea", Some("all")),
+            ("*", "other", None),
+        ] {
+            for (file, parent) in [(1, above), (2, known.above.get(limit).map(String::as_str)), (3, None)] {
+                let unknown = known.unknown_to(&parent_ref(limit, None, file), stored);
+                assert_eq!(unknown, parent, "{limit}, {stored}, file {file}");
+            }
+        }
+    }
+
+    #[test]
+    fn limits_that_are_below_none_take_no_room_from_others() {
+        let names: Vec<String> = (0..2 * BELOW_MAX).map(|n| format!("a{n}")).collect();
+        let apart = || names.iter().map(|name| (name.as_str(), None));
+        let limits = apart().chain([("a*", Some("all"))]);
+        let mut known = Families::new(Version::of_file(1), parents_of(limits));
+        assert_eq!(known.above.len(), BELOW_MAX);
+        let others: Vec<(&str, &str)> = names[..BELOW_MAX].iter().map(|name| (name.as_str(), "z")).collect();
+        known.keep(&families(1, &others));
+        assert_eq!((known.above.len(), known.above.keys().any(|entry| is_apart(entry))), (BELOW_MAX, false));
     }
 
     #[test]

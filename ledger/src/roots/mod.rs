@@ -21,7 +21,7 @@ pub use clock::{RootClock, Stepped};
 pub use clock_uncertainty::stricter;
 pub use compiled_plan::CompiledPlan;
 pub use exchange::{Exchange, RootAnswer, RootAsk};
-pub use families::{BELOW_MAX, Families, ParentRef};
+pub use families::{BELOW_MAX, Families, ParentRef, parents_of};
 pub use head::{Head, SIGN_EVERY, Signed, Signer};
 pub use member::{Call, Host, Member, MemberError, Next, Notice, Said};
 pub use root::{Read, Reply, RootError, RootSpec, is_forgettable, read, to_pool};

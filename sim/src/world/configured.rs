@@ -8,6 +8,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::overrides::{EffectiveLimits, LimitOverrides, ReadLimit, Version};
 use lessor_ledger::pool::FixedParts;
 use lessor_ledger::registry::{LimitConfig, Registry, by_name};
+use lessor_ledger::roots::parents_of;
 use lessor_protocol::Moment;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -112,8 +113,6 @@ impl Configured {
 
     /// Returns the limits that are below others, each with the one above.
     pub(super) fn parents(&self) -> BTreeMap<String, String> {
-        let parents =
-            self.limits.iter().filter_map(|(name, limit)| Some((name.clone(), limit.parent.clone()?)));
-        parents.collect()
+        parents_of(self.limits.iter().map(|(name, limit)| (name.as_str(), limit.parent.as_deref())))
     }
 }
