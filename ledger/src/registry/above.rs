@@ -51,6 +51,11 @@ fn leased<'a>(
     limits.iter_mut().filter(|(_, limit)| limit.upstream() == Some(upstream))
 }
 
+/// Returns the number of the session after the session `number`.
+fn after(number: u64) -> u64 {
+    1 + number % PERMITS_MAX
+}
+
 impl DueAbove {
     /// Notes that an ask is due `at` that moment.
     fn is_next(&mut self, at: Option<Moment>) {
@@ -170,7 +175,7 @@ impl Registry {
     /// until the upstream has answered that, and so do all limits of a registry that stops.
     pub fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.restart_session_if_loans_lost(now);
-        let mut all = DueAbove { distance: rtt, session: self.session_above, ..DueAbove::default() };
+        let mut all = DueAbove { distance: rtt, session: self.session_with(upstream), ..DueAbove::default() };
         let of_all = self.is_stopping.then_some(&mut self.limits);
         let most = if self.is_stopping { ASKS_MAX } else { LEAVES_AT_ONCE };
         for limits in std::iter::once(&mut self.retired).chain(of_all) {
@@ -202,7 +207,13 @@ impl Registry {
     /// Asks upstreams as the session `number` from now on. No other run of an allocator may have that number, and no
     /// stranger may foresee it: an upstream takes permits that a session does not claim any more for given back.
     pub fn ask_above_as(&mut self, number: u64) {
-        self.session_above = 1 + number % PERMITS_MAX;
+        self.session_above = after(number);
+        self.sessions_above.clear();
+    }
+
+    /// Returns the number of the session with `upstream`.
+    fn session_with(&self, upstream: &Upstream) -> u64 {
+        self.sessions_above.get(upstream).copied().unwrap_or(self.session_above)
     }
 
     /// Begins another session if the books of a leased pool were dropped.
@@ -218,10 +229,19 @@ impl Registry {
     /// Begins another session with all upstreams. Loans go on until they end, and then pools count from zero. A caller
     /// that lost count of its exchanges needs one, too: in a known session an upstream ignores early numbers.
     pub fn begin_session_above(&mut self, now: Moment) {
-        self.ask_above_as(self.session_above);
+        self.session_above = after(self.session_above);
+        self.sessions_above.values_mut().for_each(|session| *session = after(*session));
         let limits = self.limits.values_mut().chain(self.retired.values_mut());
         let leased = limits.filter(|limit| limit.upstream().is_some());
         leased.for_each(|limit| limit.all_unrecognised_above(now));
+    }
+
+    /// Begins another session with `upstream`, which disputes this one. Loans of other upstreams are renewed as before.
+    fn begin_session_with(&mut self, now: Moment, upstream: &Upstream) {
+        self.sessions_above.insert(upstream.clone(), after(self.session_with(upstream)));
+        for limits in [&mut self.limits, &mut self.retired] {
+            leased(limits, upstream).for_each(|(_, limit)| limit.all_unrecognised_above(now));
+        }
     }
 
     /// Takes in what `upstream` answered to `askers`, which asked in `session` at `first_sent`. Answers to an earlier session are
@@ -235,12 +255,13 @@ impl Registry {
         askers: &[Asker],
         Granted { bodies, groups }: Granted<'_>,
     ) -> ExchangeOutcome {
-        let mut outcome = ExchangeOutcome::default();
+        let (mut outcome, mut disputed) = (ExchangeOutcome::default(), vec![]);
         self.restart_session_if_loans_lost(now);
-        if session != self.session_above {
+        if session != self.session_with(upstream) {
             return outcome;
         }
-        for (place, (Asker { limit, pool, .. }, body)) in askers.iter().zip(bodies).enumerate() {
+        for (place, (asker, body)) in askers.iter().zip(bodies).enumerate() {
+            let Asker { limit, pool, .. } = asker;
             let groups = groups.get(place).map_or(&[][..], Vec::as_slice);
             let limit = self.limits.get_mut(limit).or_else(|| self.retired.get_mut(limit));
             let Some(limit) = limit.filter(|limit| limit.upstream() == Some(upstream)) else { continue };
@@ -251,18 +272,26 @@ impl Registry {
                 }
                 Err(error) => {
                     let recovery = recovery(&error.code);
-                    outcome.begins_session |= recovery == Recovery::BeginSession;
                     match recovery {
                         Recovery::Unrecognised => limit.on_unrecognised_above(now, pool),
                         Recovery::BeginSession | Recovery::LookAgain => limit.on_rejection_above(now, pool),
+                    }
+                    if recovery == Recovery::BeginSession {
+                        disputed.push(asker);
                     }
                     recovery == Recovery::Unrecognised
                 }
             };
             outcome.unfit += usize::from(!is_fit);
         }
-        if outcome.begins_session {
-            self.begin_session_above(now);
+        if !disputed.is_empty() {
+            outcome.begins_session = true;
+            self.begin_session_with(now, upstream);
+        }
+        // The new session ended their pause. A dispute that lasts begins no more than a session a second.
+        for Asker { limit, pool, .. } in disputed {
+            let limit = self.limits.get_mut(limit).or_else(|| self.retired.get_mut(limit));
+            limit.into_iter().for_each(|limit| limit.on_rejection_above(now, pool));
         }
         outcome
     }

@@ -96,8 +96,10 @@ pub struct Registry {
     past: Past,
     sessions: Sessions,
     epoch: u64,
-    /// Number of the session with upstreams.
+    /// Number of the session with upstreams that have disputed none.
     session_above: u64,
+    /// Number of the session with each upstream that has disputed one.
+    sessions_above: BTreeMap<Upstream, u64>,
     is_stopping: bool,
     wrong: Mutex<WrongCounts>,
     /// State of what is written down.
@@ -127,6 +129,7 @@ impl Registry {
             past,
             epoch,
             session_above: epoch.clamp(1, PERMITS_MAX),
+            sessions_above: BTreeMap::new(),
             is_stopping: false,
             journaled: Journaled::default(),
             overrides: LocalOverrides::new(configured),

@@ -168,3 +168,54 @@ fn the_last_of_an_allocator_is_said_until_that_is_answered() {
     registry.on_grant_above(millis(5), &upstream, again.session, millis(4), &again.askers, granted);
     assert!(due(&mut registry, 6).asks.is_empty());
 }
+
+/// The bug: one upstream that disputed its session made the loans of all upstreams void. None was renewed before it ended.
+/// A dispute that lasted began a session with each exchange.
+#[test]
+fn an_upstream_that_disputes_a_session_leaves_the_loans_of_others_as_they_are() {
+    let other = "[[limit]]\nname = \"b\"\nupstream = \"http://other:1\"\n";
+    let config = Config::parse(&format!("{LEASED}{other}")).expect("valid");
+    let mut registry = config.registry(Past::None, millis(0), 7);
+    let [centre, other] = ["centre", "other"].map(|host| Upstream::Address(format!("http://{host}:1")));
+    registry.leases(millis(0), &caller(1), &[ask("a", None, 0, 0, 4), ask("b", None, 0, 0, 4)]);
+    let due = |registry: &mut Registry, at, upstream: &Upstream| {
+        registry.asks_above(millis(at), upstream, Duration::from_millis(1))
+    };
+    let hear = |registry: &mut Registry, at, upstream: &Upstream, due: &DueAbove, body: GrantBody| {
+        let (now, granted) = (millis(at), Granted::of(std::slice::from_ref(&body)));
+        registry.on_grant_above(now, upstream, due.session, now, &due.askers, granted)
+    };
+    let grant = Grant { permits: 4, term: Duration::from_secs(1), ceiling: 9, ..NOTHING };
+    let renewed = |kept| GrantBody::of("b", None, Answer::Grant(Grant { kept, permits: 4 - kept, ..grant }));
+    let first = due(&mut registry, 0, &other);
+    hear(&mut registry, 0, &other, &first, renewed(0));
+    let wrong = || {
+        let error = lessor_protocol::wire::ErrorBody {
+            code: code::TOTALS_WRONG.to_owned(),
+            detail: String::new(),
+            field: None,
+        };
+        GrantBody::wrong("a", None, error)
+    };
+    let mut sessions = vec![];
+    for at in (0..3_000).step_by(100) {
+        let disputed = due(&mut registry, at, &centre);
+        if !disputed.asks.is_empty() {
+            sessions.push(disputed.session);
+            let outcome = hear(&mut registry, at, &centre, &disputed, wrong());
+            assert!(outcome.begins_session, "at {at} ms");
+        }
+        let asks = due(&mut registry, at, &other);
+        assert_eq!(asks.session, first.session, "at {at} ms");
+        if let Some(ask) = asks.asks.first() {
+            let held = ask.held;
+            hear(&mut registry, at, &other, &asks, renewed(held));
+        }
+        let held = registry.limit("b").and_then(|limit| limit.view(millis(at), &PoolId::default()));
+        assert_eq!(held.map(|view| view.available), Some(4), "at {at} ms the loan was not renewed");
+        let seq = 2 + at / 100;
+        registry.leases(millis(at), &caller(seq), &[ask("a", None, 0, 0, 4), ask("b", None, 0, 0, 4)]);
+    }
+    assert!((2..=4).contains(&sessions.len()), "a session a second: {sessions:?}");
+    assert!(sessions.windows(2).all(|two| two[0] < two[1]), "{sessions:?}");
+}
