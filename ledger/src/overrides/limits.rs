@@ -87,13 +87,18 @@ impl LimitOverrides {
     }
 
     /// Takes over each override of `other` that is not older than the one here. So an allocator forgets no decision
-    /// that it knows, even if a store has lost it and other allocators have decided since.
+    /// that it knows, even if a store has lost it and other allocators have decided since. If there is no room for all,
+    /// decisions go that a newer file had replaced at a later decision: [`LimitOverrides::decide`] drops them, too.
     pub fn merge(&mut self, other: &LimitOverrides) {
         self.serial = self.serial.max(other.serial);
         for (name, limit) in &other.limits {
             if self.limits.get(name).is_none_or(|known| known.version <= limit.version) {
                 self.limits.insert(name.clone(), limit.clone());
             }
+        }
+        if !self.fits() {
+            let newest = self.limits.values().map(|limit| limit.version.file).max().unwrap_or_default();
+            self.limits.retain(|_, limit| limit.version.file >= newest);
         }
     }
 
@@ -206,7 +211,16 @@ mod tests {
         assert_eq!(overrides, full, "nothing changed");
         overrides.decide("a", Version::of_file(1), None).expect("that takes less");
         overrides.decide("c", Version::of_file(1), large()).expect("room");
+        let before = overrides.clone();
         overrides.decide("d", Version::of_file(2), large()).expect("two of them are in a newer file");
         assert_eq!(names(&overrides, 0), [("d", version(2, 5), true)]);
+        // The bug: allocators that knew the earlier decisions went on with all of them. These never fitted again, so the
+        // store was told of no decision that it lost, and each look at it was an error in the log.
+        let mut known = before.clone();
+        known.merge(&overrides);
+        assert_eq!(known, overrides);
+        let mut other_order = overrides.clone();
+        other_order.merge(&before);
+        assert_eq!(other_order, overrides);
     }
 }
