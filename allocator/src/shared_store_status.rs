@@ -18,6 +18,7 @@ pub(crate) struct SharedStoreStatus {
     lost_member: AtomicBool,
     overrides: Mutex<Overrides>,
     has_limits: AtomicBool,
+    lacks_room: AtomicBool,
     here: Mutex<Vec<String>>,
     suspensions: Mutex<Suspensions>,
 }
@@ -52,6 +53,7 @@ impl SharedStoreStatus {
             lost_member: AtomicBool::new(false),
             overrides: Mutex::new(overrides::begin(config)),
             has_limits: AtomicBool::new(false),
+            lacks_room: AtomicBool::new(false),
             here: Mutex::default(),
             suspensions: Mutex::default(),
         }
@@ -112,6 +114,16 @@ impl SharedStoreStatus {
     /// Records that the store has told its limits.
     pub(crate) fn limits_are_known(&self) {
         self.has_limits.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there was no room here for a limit of the store at the last look.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.lacks_room.load(Ordering::Relaxed)
+    }
+
+    /// Records whether there was no room here for a limit of the store.
+    pub(crate) fn room_was_lacking(&self, lacks_room: bool) {
+        self.lacks_room.store(lacks_room, Ordering::Relaxed);
     }
 
     /// Returns the names of the allocators that lend from the store, this one among them; at most a hundred.

@@ -28,22 +28,26 @@ impl Shared {
         self.config.server.upstreams.contains(upstream) || in_file()
     }
 
-    /// Applies overrides of the store, unless the file or a known override is newer.
+    /// Applies overrides of the store, unless the file or a known override is newer. Limits for which there was no room
+    /// are put once there is.
     pub(crate) fn follow_overrides(&self, there: &LimitOverrides) {
         let mut overrides = self.shared_store_status.overrides();
         let unusable = overrides.follow(there);
-        let Some(unusable) = unusable else { return self.shared_store_status.limits_are_known() };
-        for unusable in unusable {
+        let (is_new, lacked_room) = (unusable.is_some(), self.shared_store_status.lacks_room());
+        if !is_new && !lacked_room {
+            return self.shared_store_status.limits_are_known();
+        }
+        for unusable in unusable.into_iter().flatten() {
             let (limit, problem) = (unusable.limit, unusable.problem);
             tracing::warn!(%limit, %problem, "a limit put at another allocator cannot be used here: it is unchanged");
         }
-        let changes = overrides.changes(&self.limits());
+        let mut changes = overrides.changes(&self.limits());
         let unfit = self.with(|registry, _| {
             let (gone, put): (Vec<_>, Vec<_>) =
                 (changes.gone.iter().map(String::as_str).collect(), changes.put.iter().collect());
             registry.check(&gone, &put).err()
         });
-        if let Some(Unfit::Parent(problem)) = unfit {
+        if let Some(Unfit::Parent(problem)) = unfit.filter(|_| is_new) {
             tracing::warn!(
                 %problem,
                 "limits put at other allocators do not fit this file: a limit without its parent lends nothing"
@@ -52,10 +56,15 @@ impl Shared {
         let (done, new) = self.with(|registry, now| {
             let new = new(registry, &changes);
             let done = registry.go_by(now, &changes);
+            // A change that was not made is due at the next look.
+            changes.put.retain(|limit| registry.limit(limit.name.as_str()).is_some());
             self.have_changed(&changes);
             (done, new)
         });
-        if let Err(error) = done {
+        self.shared_store_status.room_was_lacking(done.is_err());
+        if let Err(error) = done
+            && (is_new || !lacked_room)
+        {
             tracing::warn!(%error, "not all limits put at other allocators can be used here");
         }
         self.shared_store_status.limits_are_known();
@@ -140,6 +149,7 @@ fn new(registry: &mut Registry, changes: &Changes) -> BTreeSet<String> {
 mod tests {
     use super::*;
     use crate::reload::{Reloads, Removals};
+    use lessor_ledger::named::LIMITS_MAX;
     use lessor_ledger::overrides::Version;
     use lessor_ledger::registry::{Caller, Entry};
     use lessor_ledger::share::Owner;
@@ -244,6 +254,34 @@ mod tests {
         let done = reloads.reload(&newer, Removals::Apply).expect("it fits");
         assert_eq!((done.removed, names(&shared)), (expected, vec!["a".to_owned()]));
         assert!(shared.kept_limits().is_empty());
+    }
+
+    /// The bug: a limit for which there was no room counted as put. It was put neither when there was room, nor in a new
+    /// life.
+    #[tokio::test]
+    async fn a_limit_for_which_there_was_no_room_is_put_once_there_is() {
+        let many: Vec<String> = (0..LIMITS_MAX).map(|n| format!("n{n}")).collect();
+        let limits: Vec<(&str, u64)> = many.iter().map(|name| (name.as_str(), 1)).collect();
+        let shared = Shared::new(config(STORE, &limits), true);
+        let mut listener = shared.events().listen(None, Owner::NONE).expect("there is room");
+        let mut overrides = LimitOverrides::default();
+        let put = json!({ "rules": [{ "kind": "fixed_window", "limit": 2, "per": "1s" }] });
+        overrides.decide("c", Version::of_file(1), Some(put)).expect("room");
+        for _ in 0..2 {
+            shared.follow_overrides(&overrides);
+            assert_eq!((names(&shared).len(), shared.limits().contains_key("c")), (LIMITS_MAX, false));
+        }
+        // A removed limit takes room for as long as it counts.
+        overrides.decide("n0", Version::of_file(1), None).expect("room");
+        shared.follow_overrides(&overrides);
+        assert!(!shared.limits().contains_key("c"));
+        shared.with(|registry, now| registry.sweep_retired(now, usize::MAX));
+        shared.follow_overrides(&overrides);
+        assert!(names(&shared).contains(&"c".to_owned()) && shared.limits().contains_key("c"));
+        for (name, became) in [("n0", Became::Gone), ("c", Became::New)] {
+            let event = Event { became: Some(became), ..Event::of(Kind::Changed, name) };
+            assert_eq!(listener.next().await, Some(event));
+        }
     }
 
     /// The bug: the keys of the limit were lent by roots that know nothing of what the limit had lent.
