@@ -212,15 +212,15 @@ async fn block(
     Ok(json(json!({ "limit": name, "blocked": node.as_str(), "is_known": is_known }).to_string()))
 }
 
-/// Makes `decision` about a limit, and waits until it is durable: in this allocator or, for a limit that several
-/// allocators lend, in their store. Returns whether the pause or block was there before, if that is known.
+/// Makes `decision` about a limit, and waits until it is durable: in this allocator or, if several allocators share a
+/// store, there. Returns whether the pause or block was there before, if that is known.
 ///
 /// # Errors
 /// If nothing was changed.
 async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<(Option<bool>, Kept), Problem> {
     let unknown = || show::limit_unknown(name);
-    let upstream = shared.with(|registry, _| Some(registry.limit(name)?.upstream().cloned()));
-    if upstream.ok_or_else(unknown)?.is_some_and(|upstream| upstream.is_store()) {
+    shared.with(|registry, _| registry.limit(name).map(drop)).ok_or_else(unknown)?;
+    if shared.is_sharing() {
         let made = decide_for_all(shared, name, decision).await.map_err(Problem::from);
         let was_so = made.as_ref().ok().copied();
         return Ok((was_so, kept(made.map(|_| ()))?));

@@ -140,8 +140,8 @@ impl Registry {
         due.askers.iter().zip(&due.asks).map(root_ask).collect()
     }
 
-    /// Suspends limits of a shared store as `suspensions` says, when the clock of the store shows `there`. Returns an
-    /// event for each change.
+    /// Suspends limits as the `suspensions` of a shared store say, when the clock of the store shows `there`. They hold
+    /// for limits that are leased from elsewhere, too. Returns an event for each change.
     pub fn follow_suspensions(
         &mut self,
         suspensions: &Suspensions,
@@ -150,9 +150,6 @@ impl Registry {
     ) -> Vec<Event> {
         let (mut events, none) = (vec![], Suspended::default());
         for (name, limit) in self.limits.iter_mut() {
-            if !limit.upstream().is_some_and(Upstream::is_store) {
-                continue;
-            }
             for news in limit.suspension().follow(suspensions.of(name).unwrap_or(&none), there, now) {
                 let event = |kind| Event::of(kind, name);
                 events.push(match news {

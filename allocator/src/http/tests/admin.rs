@@ -267,6 +267,24 @@ async fn a_limit_that_is_leased_is_topped_up_where_it_is_leased_from() {
     assert_eq!(shown["upstream"], json!("http://127.0.0.1:9"), "{shown}");
 }
 
+/// The bug: of a limit with an upstream of its own, a pause held at one allocator alone, and until its next start.
+#[tokio::test]
+async fn with_a_shared_store_a_limit_of_another_allocator_is_suspended_for_all() {
+    let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
+    let app = App::of(&format!("{store}[[limit]]\nname = \"a\"\nupstream = \"http://127.0.0.1:1\""), true);
+    for path in ["/v1/limits/a/pause", "/v1/limits/a/nodes/n/block"] {
+        assert_eq!(app.post(path, "").await.problem(503).0, "store_failing");
+    }
+    let mut suspensions = lessor_ledger::overrides::Suspensions::default();
+    let there = lessor_protocol::Moment::from_nanos(1_000_000_000_000);
+    suspensions.decide("a", &lessor_ledger::overrides::Decision::Pause(None), there).expect("there is room");
+    app.shared.follow_suspensions(&suspensions, there);
+    let paused = app
+        .shared
+        .with(|registry, now| registry.limit("a").and_then(|limit| limit.suspension().paused_until(now)));
+    assert_eq!(paused, Some(lessor_protocol::Moment::NEVER));
+}
+
 /// A change that cannot be made for all allocators of a store is made at none of them.
 #[tokio::test]
 async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
