@@ -277,6 +277,10 @@ impl Host for Here<'_> {
             Notice::NoRoom => tracing::error!(
                 "the store has lost limits put over the API, and has no room to write them again"
             ),
+            Notice::ManyIdle => tracing::warn!(
+                "more roots of keys are in use than this allocator remembers: it does not take away the others, which \
+                 stay in the store until it asks them again"
+            ),
             Notice::Contested(cell) => {
                 self.contested.tell(&cell, self.shared.shared_store_status().overrides().file())
             }

@@ -350,6 +350,16 @@ pub fn is_forgettable(spec: &RootSpec, head: &Head, value: &[u8], is_of_key: boo
     is_past && read(spec, head, Some(value), now).is_ok_and(may_go)
 }
 
+/// Returns how long to wait `now` before another look at the root in `value`, which is still of use: until its rules count
+/// nothing any more, but no longer than it has been unused. So a root that counts for less is looked at soon enough.
+pub(super) fn looks_again_in(spec: &RootSpec, head: &Head, value: &[u8], now: Moment) -> Duration {
+    let wait = |root: Read| {
+        let (unused, counts) = (now.since(root.written), (root.written + root.pool.memory()).since(now));
+        if counts.is_zero() { unused } else { counts.min(unused) }
+    };
+    read(spec, head, Some(value), now).map_or(Duration::ZERO, wait)
+}
+
 /// Whether a version that is newer than this one wrote `value`.
 fn is_newer(value: &[u8]) -> bool {
     #[derive(Deserialize)]

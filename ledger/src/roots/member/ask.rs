@@ -48,6 +48,9 @@ impl Member {
         let Job::Ask { rtt, seq } = self.job else { return self.fail(MemberError::Mismatch, now) };
         let places = asks.iter().map(Option::is_some).collect();
         self.idle.used(asks.iter().flatten(), now);
+        if self.idle.has_overflowed() {
+            host.tell(Notice::ManyIdle);
+        }
         let asks = asks.into_iter().flatten();
         let asks: Vec<_> =
             asks.map(|ask| (self.known.remove(&ask.name), ask)).map(|(cell, ask)| (ask, cell)).collect();

@@ -63,6 +63,8 @@ pub enum Notice {
     OverridesRewritten,
     /// The store lacks what was put and removed over the API, and there is no room for it any more.
     NoRoom,
+    /// More roots wait to be taken away than are remembered. Others stay in the store until they are asked again.
+    ManyIdle,
     /// The root in this cell goes by other rules under the same version of the configuration.
     Contested(String),
     /// A call that writes roots was answered.

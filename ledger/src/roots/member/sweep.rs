@@ -2,15 +2,17 @@
 
 use super::{Call, Member, Next, Step};
 use crate::cells::{Cell, Swap};
+use crate::roots::root::looks_again_in;
 use crate::roots::{RootSpec, is_forgettable, is_of_key};
 use lessor_protocol::Moment;
+use std::time::Duration;
 
 /// Roots that are looked at, and which of them stay.
 #[derive(Debug)]
 pub(super) struct Sweep {
     due: Vec<(String, RootSpec)>,
-    /// Whether each root of `due` stays. Empty while that is unknown.
-    kept: Vec<bool>,
+    /// For each root of `due` that stays: when to look at it again. Empty while that is unknown.
+    kept: Vec<Option<Duration>>,
 }
 
 impl Member {
@@ -32,10 +34,11 @@ impl Member {
         };
         let kept = sweep.due.iter().zip(&cells).map(|((name, spec), cell)| {
             let may_go = |cell: &Cell| is_forgettable(spec, head, &cell.value, is_of_key(name), there);
-            cell.as_ref().is_some_and(|cell| !may_go(cell))
+            let kept = cell.as_ref().filter(|cell| !may_go(cell));
+            kept.map(|cell| looks_again_in(spec, head, &cell.value, there))
         });
         sweep.kept = kept.collect();
-        let useless = sweep.due.iter().zip(cells).zip(&sweep.kept).filter(|(_, is_kept)| !**is_kept);
+        let useless = sweep.due.iter().zip(cells).zip(&sweep.kept).filter(|(_, kept)| kept.is_none());
         let swaps = useless.filter_map(|(((name, _), cell), _)| Some((name.clone(), cell?.version)));
         let swaps = swaps.map(|(name, version)| Swap { name, expected: Some(version), next: None });
         let swaps: Vec<Swap> = swaps.collect();
@@ -62,8 +65,8 @@ impl Member {
     /// Schedules another look at the roots that are still of use, or at all roots where that is unknown.
     fn keep_idle(&mut self, sweep: Sweep, now: Moment) {
         for (at, (name, spec)) in sweep.due.into_iter().enumerate() {
-            if sweep.kept.get(at).is_none_or(|is_kept| *is_kept) {
-                self.idle.again(name, spec, now);
+            if let Some(wait) = sweep.kept.get(at).copied().unwrap_or(Some(Duration::ZERO)) {
+                self.idle.again(name, spec, now, wait);
             }
         }
     }

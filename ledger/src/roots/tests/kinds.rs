@@ -149,6 +149,24 @@ fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
     assert_eq!((nothing.capacity(), nothing.initial()), (0, 0), "of a flow of nothing not even the burst");
 }
 
+/// The bug: a root that still counted was looked at every twelve seconds, however long its window.
+#[test]
+fn a_root_that_still_counts_is_looked_at_less_and_less_often_until_it_is_taken_away() {
+    let rule = SlidingWindow::try_new(9, Duration::from_secs(3_600), Duration::ZERO).expect("valid");
+    let (mut world, spec) = (World::new(true), by(Rule::SlidingWindow(rule), 1));
+    let (seq, _) = world.takes(1, 0, &spec, 5);
+    world.lent(1, seq + 1, 0, &spec, Ask { spent_total: 5, ..wants(0) });
+    let value = world.cell().expect("it is written").value;
+    let (mut at, mut looks) = (12_000, vec![]);
+    while !is_forgettable(&spec, &world.head, &value, true, millis(at)) {
+        looks.push(at / 1_000);
+        let wait = root::looks_again_in(&spec, &world.head, &value, millis(at));
+        at += u64::try_from(wait.as_millis()).expect("a moment").max(12_000);
+    }
+    println!("looked at after {looks:?} s, and taken away after {at} ms");
+    assert!(looks.len() <= 12 && at < HOUR + 60_000, "{looks:?}, {at}");
+}
+
 const HOUR: u64 = 3_600_000;
 
 /// The bug: after a gap of unknown length, a window was in quarantine for as long as a whole one, however little was
