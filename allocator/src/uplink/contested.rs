@@ -10,6 +10,8 @@ pub(super) struct Contested {
     version: u64,
     limits: BTreeSet<String>,
     below: BTreeSet<String>,
+    /// Version of the newest file that was reported, if it is newer than this one.
+    newest: u64,
 }
 
 impl Contested {
@@ -34,9 +36,39 @@ impl Contested {
         }
     }
 
+    /// Reports that an allocator of the store has the file `newest`, while the configuration here has this `version`.
+    /// Returns whether that is news.
+    pub(super) fn tell_of_newer(&mut self, version: u64, newest: u64) -> bool {
+        self.reset_for(version);
+        let is_news = newest > version.max(self.newest);
+        if is_news {
+            self.newest = newest;
+            tracing::warn!(
+                version,
+                newest,
+                "another allocator of the store has a newer file: a key that no allocator with that file asks for yet \
+                 begins by the rules of this one"
+            );
+        }
+        is_news
+    }
+
     fn reset_for(&mut self, version: u64) {
         if self.version != version {
             *self = Contested { version, ..Contested::default() };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_file_is_told_of_once() {
+        let mut contested = Contested::default();
+        let told = [(1, 1), (1, 2), (1, 2), (1, 3), (1, 2), (3, 3), (2, 3), (2, 3)];
+        let told = told.map(|(version, newest)| contested.tell_of_newer(version, newest));
+        assert_eq!(told, [false, true, false, true, false, false, true, false]);
     }
 }

@@ -98,6 +98,10 @@ impl Rooted {
         if let (Some(head), Some(now)) = (self.member.head(), self.member.time(shared.now())) {
             shared.metrics().roots().allocators(shared.shared_store_status().are_here(head.here(now)));
         }
+        if let Some(head) = self.member.head() {
+            let version = shared.shared_store_status().overrides().file();
+            self.contested.tell_of_newer(version, head.newest().file);
+        }
         match signed {
             Ok(_) => shared.shared_store_status().fell_silent(Work::Signing, None),
             Err(error) if self.member.failed() >= SILENT_AFTER => {
