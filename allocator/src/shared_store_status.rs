@@ -151,7 +151,9 @@ mod tests {
     #[test]
     fn a_signature_that_succeeds_does_not_hide_that_exchanges_fail() {
         let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
-        let status = SharedStoreStatus::new(&Config::parse(store).expect("valid"));
+        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+        let config = Config::parse(&format!("{store}[[limit]]\nname = \"a\"\n{rules}\n")).expect("valid");
+        let status = SharedStoreStatus::new(&config);
         assert!(status.silence().is_some_and(|why| why.contains("yet")) && !status.is_silent());
         status.fell_silent(Work::Signing, None);
         assert_eq!(status.silence(), None);

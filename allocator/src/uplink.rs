@@ -31,8 +31,9 @@ use tracing::Instrument as _;
 use tracing::field::Empty;
 use transport::{Transport, TransportError};
 
-/// Shortest interval of looks, whatever nodes ask. With many keys in use, looks take at most a tenth of the time,
-/// because no node is served during a look.
+/// Shortest interval of looks, whatever nodes ask. With many keys in use, looks that find nothing take at most a tenth of
+/// the time, because no node is served during a look. Looks before exchanges take at most half of it: a longer rest would
+/// keep loans from being renewed.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 const LOOKS_REST: u32 = 9;
 
@@ -207,6 +208,7 @@ impl Uplink {
                 let due = registry.asks_above(now, upstream, rtt);
                 (due, self.shared.now().since(now))
             });
+            let looked = self.shared.now();
             if let Way::Store(rooted) = &mut self.way {
                 rooted.sign(&self.shared, due.session).await;
             }
@@ -241,6 +243,10 @@ impl Uplink {
             drop(span);
             if let Err(error) = exchanged {
                 self.failed(&due, &error).await;
+            }
+            // Mostly the exchange took longer than the look.
+            if let Some(rest) = rest_after(took, self.shared.now().since(looked)) {
+                sleep(rest).await;
             }
         }
     }
@@ -357,6 +363,12 @@ impl Uplink {
     }
 }
 
+/// Returns how long to rest after an exchange that ended `since` after a look, which took `look`.
+fn rest_after(look: Duration, since: Duration) -> Option<Duration> {
+    let rest = look.saturating_sub(since);
+    (!rest.is_zero()).then(|| rest.max(LOOK_EVERY))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,6 +399,21 @@ mod tests {
         uplinks.keep_up(&shared);
         assert!(uplinks.upstreams.contains_key(&ids[0]), "once is enough");
         (shared, uplinks)
+    }
+
+    /// The bug: looks of many keys that were followed by short exchanges had the registry alone nearly all the time.
+    #[test]
+    fn after_a_look_that_took_long_there_is_a_rest_or_an_exchange_of_that_length() {
+        let millis = Duration::from_millis;
+        for (look, since, rest) in [
+            (50, 60, None),
+            (50, 50, None),
+            (50, 20, Some(millis(30))),
+            (0, 0, None),
+            (1, 0, Some(LOOK_EVERY)),
+        ] {
+            assert_eq!(rest_after(millis(look), millis(since)), rest, "{look} ms, {since} ms");
+        }
     }
 
     /// The bug: nothing was leased from the upstream any more.

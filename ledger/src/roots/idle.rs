@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn roots_beyond_the_bound_are_told_of_once_and_late_looks_are_made_up_for() {
         let (mut idle, spec) = (Idle::default(), ask("").spec);
-        let mut fill = |idle: &mut Idle, from: usize, to: usize, now: Moment| {
+        let fill = |idle: &mut Idle, from: usize, to: usize, now: Moment| {
             (from..to).for_each(|n| idle.again(n.to_string(), spec.clone(), now, Duration::ZERO));
         };
         fill(&mut idle, 0, MAX, at(0));
