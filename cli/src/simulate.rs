@@ -66,9 +66,17 @@ pub(crate) struct SimulateArgs {
     /// Calls per second of all nodes on all limits together.
     #[arg(long, default_value_t = 20_000.0, value_parser = numbers::demand, allow_negative_numbers = true, help_heading = "Fleet and load")]
     demand: f64,
-    /// Round trip between a node and the allocator, in milliseconds.
-    #[arg(long, default_value_t = 20.0, value_parser = numbers::rtt_ms, allow_negative_numbers = true, help_heading = "Fleet and load")]
-    rtt_ms: f64,
+    /// Round trip between a node and the allocator, in milliseconds. Of several, joined by commas, nodes have one each
+    /// in turn.
+    #[arg(
+        long,
+        default_value = "20",
+        value_delimiter = ',',
+        value_parser = numbers::rtt_ms,
+        allow_negative_numbers = true,
+        help_heading = "Fleet and load"
+    )]
+    rtt_ms: Vec<f64>,
     /// How long a caller waits for permits. With 0ms a caller does not wait.
     #[arg(
         long,
@@ -216,7 +224,8 @@ impl SimulateArgs {
             | Rule::LeakyBucket(_)
             | Rule::Concurrency(_) => None,
         });
-        let one_way = (self.rtt_ms * 1e6 / 2.0) as u64;
+        let ways: Vec<u64> = self.rtt_ms.iter().map(|rtt_ms| (rtt_ms * 1e6 / 2.0) as u64).collect();
+        let one_way = ways.iter().copied().min().unwrap_or(0);
         Setup {
             seed,
             plan: chosen.plan.clone(),
@@ -238,6 +247,7 @@ impl SimulateArgs {
             store: 0,
             patience: nanos(self.patience),
             latency: Latency { one_way, jitter: one_way / 10 },
+            distances: if ways.len() > 1 { ways.iter().map(|way| way - one_way).collect() } else { vec![] },
             faults: Faults::default(),
             live: vec![],
             drifting: false,
@@ -255,9 +265,10 @@ impl SimulateArgs {
         let workload = WORKLOADS.iter().find(|(_, workload)| *workload == self.workload);
         let workload = workload.map_or("", |(name, _)| name);
         let limits = if self.limits > 1 { format!("{} limits, ", self.limits) } else { String::new() };
+        let rtt_ms = self.rtt_ms.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
         format!(
-            "{}{ease_off}: {limits}{} nodes, {workload} {} calls/s, round trip {} ms, {} s",
-            chosen.words, self.nodes, self.demand, self.rtt_ms, self.seconds
+            "{}{ease_off}: {limits}{} nodes, {workload} {} calls/s, round trip {rtt_ms} ms, {} s",
+            chosen.words, self.nodes, self.demand, self.seconds
         )
     }
 

@@ -94,6 +94,7 @@ pub fn draw(seed: u64) -> Setup {
         store: 0,
         patience: if rng.bool() { 0 } else { log_uniform(rng, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: rng.u64(0..=one_way) },
+        distances: vec![],
         faults,
         live: vec![],
         drifting: true,
@@ -163,6 +164,10 @@ pub fn draw(seed: u64) -> Setup {
         let every = log_uniform(&mut rng, 200 * MILLI, 10 * SECOND);
         setup.faults.every.insert(Fault::ClockSlew, (every, log_uniform(&mut rng, 10 * MILLI, 5 * SECOND)));
     }
+    let mut rng = fastrand::Rng::with_seed(seed ^ 0xd157_a4ce_0000_0000);
+    if rng.u32(..4) == 0 {
+        draw_distances(&mut rng, &mut setup);
+    }
     pools::draw_pools(&mut fastrand::Rng::with_seed(seed ^ 0xde5c_0000_0000_0000), &mut setup);
     setup
 }
@@ -173,6 +178,13 @@ fn draw_store(rng: &mut fastrand::Rng, setup: &mut Setup) {
     setup.store = log_uniform(rng, MILLI / 20, shortest / 8);
     let Latency { one_way, jitter } = setup.latency;
     setup.latency = Latency { one_way: one_way.min(shortest / 16), jitter: jitter.min(shortest / 16) };
+}
+
+/// Puts nodes at two or three distances from the allocator.
+fn draw_distances(rng: &mut fastrand::Rng, setup: &mut Setup) {
+    let shortest = setup.rule_sets().map(|rules| nanos(term(rules))).min().unwrap_or(u64::MAX);
+    let longest = log_uniform(rng, MILLI / 2, (shortest / 16).max(MILLI));
+    setup.distances = (0..rng.usize(2..=3)).map(|_| rng.u64(0..=longest)).collect();
 }
 
 /// Adds to `setup` a vendor that is believed and has less than it should. Nothing else that operators do remains.

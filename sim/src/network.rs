@@ -24,25 +24,19 @@ pub struct Latency {
 /// All links.
 #[derive(Clone, Debug)]
 pub struct Network {
-    latency: Latency,
-    /// Latency of the links from place `near` on: those of regions.
+    /// By node: the latency of its link.
+    near: Vec<Latency>,
+    /// The latency of the links behind those of the nodes: the links of regions.
     far: Latency,
-    near: usize,
     /// By node: the real time until which the link is cut, there and back.
     cut: Vec<[u64; 2]>,
 }
 
 impl Network {
-    /// Links for `nodes` nodes.
-    pub fn new(latency: Latency, nodes: usize) -> Self {
-        Network { latency, far: latency, near: nodes, cut: vec![[0; 2]; nodes] }
-    }
-
-    /// Adds links for `regions` regions behind those of the nodes.
-    pub(crate) fn with_far(mut self, far: Latency, regions: usize) -> Self {
-        self.far = far;
-        self.cut.resize(self.near + regions, [0; 2]);
-        self
+    /// Makes a link for each node, with the latency in `near`, and links for `regions` regions behind them.
+    pub fn new(near: Vec<Latency>, far: Latency, regions: usize) -> Self {
+        let cut = vec![[0; 2]; near.len() + regions];
+        Network { near, far, cut }
     }
 
     /// Cuts a link until `until`.
@@ -105,7 +99,7 @@ impl Network {
         if self.cut[node][way as usize] > real || lost {
             return vec![];
         }
-        let Latency { one_way, jitter } = if node < self.near { self.latency } else { self.far };
+        let Latency { one_way, jitter } = self.near.get(node).copied().unwrap_or(self.far);
         let mut arrival = |late: u64| real + one_way + rng.u64(0..=jitter) + rng.u64(0..=late);
         // Late enough to outlive a lease, and sometimes a window.
         let mut arrivals = vec![arrival(if late { 3_000_000_000 } else { 0 })];

@@ -63,6 +63,8 @@ pub struct Setup {
     pub patience: u64,
     /// The network.
     pub latency: Latency,
+    /// How much longer than `latency` messages take one way, by node in turn, in nanoseconds. Empty: all nodes are alike.
+    pub distances: Vec<u64>,
     /// The faults.
     pub faults: Faults,
     /// What operators do.
@@ -86,6 +88,18 @@ impl Setup {
     #[must_use]
     pub fn named(self) -> Setup {
         Setup { replay: text::command(&self), ..self }
+    }
+
+    /// Returns the latency of the link of `node`.
+    pub fn latency(&self, node: usize) -> Latency {
+        let beyond = self.distances.get(node % self.distances.len().max(1)).copied().unwrap_or(0);
+        Latency { one_way: self.latency.one_way + beyond, ..self.latency }
+    }
+
+    /// Returns the latency of the longest link of a node.
+    pub fn longest_latency(&self) -> Latency {
+        let beyond = self.distances.iter().copied().max().unwrap_or(0);
+        Latency { one_way: self.latency.one_way + beyond, ..self.latency }
     }
 
     /// Whether daemons slew clocks.

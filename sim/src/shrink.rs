@@ -141,7 +141,7 @@ fn fewer_nodes(from: &Shrunk) -> Vec<Setup> {
 
 /// Takes away all but faults, one by one.
 fn plainer(from: &Shrunk) -> Vec<Setup> {
-    let changes: [fn(&mut Setup); 18] = [
+    let changes: [fn(&mut Setup); 19] = [
         |setup| (setup.siblings, setup.pools) = (0, 1),
         |setup| setup.pools = 1,
         |setup| setup.above = 0,
@@ -157,6 +157,7 @@ fn plainer(from: &Shrunk) -> Vec<Setup> {
         |setup| setup.patience = 0,
         |setup| setup.drifting = false,
         |setup| setup.latency.jitter = 0,
+        |setup| setup.distances.clear(),
         |setup| setup.plan.ease_off = false,
         |setup| setup.plan.lessees_max = 10_000,
         |setup| setup.start = SECOND,

@@ -45,6 +45,7 @@ pub fn bare() -> Setup {
         store: 0,
         patience: 0,
         latency: Latency { one_way: 0, jitter: 0 },
+        distances: vec![],
         faults: Faults::default(),
         live: vec![],
         drifting: false,
@@ -123,6 +124,9 @@ pub fn write(setup: &Setup) -> String {
     say("patience", &setup.patience);
     say("one_way", &setup.latency.one_way);
     say("jitter", &setup.latency.jitter);
+    if !setup.distances.is_empty() {
+        say("distances", &setup.distances.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
+    }
     say("drifting", &setup.drifting);
     say("start", &setup.start);
     say("lasts", &setup.lasts);
@@ -216,6 +220,7 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "patience" => setup.patience = number(value)?,
         "one_way" => setup.latency.one_way = number(value)?,
         "jitter" => setup.latency.jitter = number(value)?,
+        "distances" => setup.distances = value.split(',').map(number).collect::<Result<_, _>>()?,
         "drifting" => setup.drifting = number(value)?,
         "start" => setup.start = number(value)?,
         "lasts" => setup.lasts = number(value)?,

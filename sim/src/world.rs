@@ -211,6 +211,7 @@ impl World {
             })
             .collect();
         let now = centre_clock.show(0);
+        let near = (0..setup.nodes + adversaries.len()).map(|node| setup.latency(node)).collect();
         World {
             real: 0,
             phase: Phase::Trouble,
@@ -236,8 +237,7 @@ impl World {
             rollouts: vec![],
             puts: vec![],
             outside: None,
-            network: Network::new(setup.latency, setup.nodes + adversaries.len())
-                .with_far(setup.topology.far(), setup.topology.regions()),
+            network: Network::new(near, setup.topology.far(), setup.topology.regions()),
             traffic,
             traffic_generation: 0,
             sessions: (setup.nodes + adversaries.len()) as u64,

@@ -402,6 +402,7 @@ fn troubled(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) 
         store: 0,
         patience: 0,
         latency: Latency { one_way, jitter: one_way / 2 },
+        distances: vec![],
         faults,
         live: vec![],
         drifting: true,

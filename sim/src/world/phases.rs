@@ -214,7 +214,8 @@ fn refresh(setup: &Setup) -> u64 {
         }
         Rule::LeakyBucket(rule) => nanos(rule.per()) * (kept_back + 1) / rule.refill().max(1) / 10 * 11,
     });
-    let latency = setup.latency.one_way + setup.latency.jitter;
+    let Latency { one_way, jitter } = setup.longest_latency();
+    let latency = one_way + jitter;
     let asks = nanos(LOOK_AGAIN) / 100 * 120 + nanos(EXCHANGE_TIMEOUT) + 2 * SECOND;
     asks + 4 * latency + permit.max().unwrap_or(0)
 }

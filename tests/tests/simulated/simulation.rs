@@ -60,6 +60,7 @@ fn setup(limit: &str) -> Setup {
         store: 0,
         patience: 0,
         latency: Latency { one_way: MILLI, jitter: MILLI },
+        distances: vec![],
         faults: Faults::default(),
         live: vec![],
         drifting: true,

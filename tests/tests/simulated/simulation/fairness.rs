@@ -11,7 +11,7 @@ use lessor_sim::adversary::{LIES, Lie};
 use lessor_sim::setup::{Setup, parse_rules};
 use lessor_sim::soak::run;
 use lessor_sim::traffic::Workload;
-use lessor_sim::world::Report;
+use lessor_sim::world::{Report, sustained};
 
 /// One limit of each kind, 1,000 permits a second.
 const KINDS: [&str; 3] =
@@ -60,6 +60,28 @@ fn nodes_that_want_the_same_get_the_same() {
             let far = report.by_node.iter().find(|&&got| (got as f64 - even).abs() > even / 5.0);
             assert_eq!(far, None, "{limit}: an even share is {even} of {:?}", report.by_node);
             assert!(report.figures.jain >= 0.95, "{limit}: {:?}", report.figures);
+        }
+    }
+}
+
+/// Nodes in another region ask less often than those beside the allocator. They get their part all the same.
+#[test]
+fn distant_nodes_get_their_part() {
+    for limit in ["sliding_window 300/10s", "token_bucket 43/2s capacity 43", "fixed_window 300/10s"] {
+        for patience in [0, 2 * SECOND] {
+            let rules = parse_rules(limit).expect("a limit");
+            let report = clean(Setup {
+                nodes: 6,
+                demand: 5.0 * sustained(&rules),
+                patience,
+                distances: vec![0, 75 * MILLI],
+                lasts: 60 * SECOND,
+                ..setup(limit)
+            });
+            let far: u64 = report.by_node.iter().skip(1).step_by(2).sum();
+            let part = far as f64 / report.by_node.iter().sum::<u64>() as f64;
+            assert!(part > 0.25, "{limit}: three of six nodes get {part} of it");
+            assert!(report.figures.used_share > 0.85, "{limit}: {:?}", report.figures);
         }
     }
 }
