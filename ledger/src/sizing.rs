@@ -22,8 +22,12 @@ pub struct Asker {
     pub want: u64,
     /// Claim of the session.
     pub claim: Claim,
-    /// Time since the session last got something, at most a term.
+    /// Time since the session last got something.
     pub since: Duration,
+    /// Length of a lease of the session: at most for that time its share accrues.
+    pub term: Duration,
+    /// That time at which the session has its turn at a single permit: a poll, and more while others ask less often.
+    pub turn: Duration,
 }
 
 /// Permits to be shared when a session asks.
@@ -186,7 +190,9 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
     };
     let target = u64::try_from(target).unwrap_or(u64::MAX);
     let lasts = span_of(lasts).min(supply.term);
-    (lasts, target.saturating_sub(asker.claim.holds).max(1))
+    // One at least, but not at each ask of a session that is nearer than others.
+    let one = u64::from(asker.turn <= supply.poll || asker.since >= asker.turn);
+    (lasts, target.saturating_sub(asker.claim.holds).max(one))
 }
 
 /// Returns what `asker` may have of the little that is left, while more trickles in.
@@ -203,12 +209,15 @@ fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) ->
     let free = most.min(supply.stock.saturating_sub(gaps.owed));
     // Rounded down, because a part of a permit is there sooner or later. If permits are kept for later it is there now.
     let share = modest.level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
-    let accrued = share * u128::from(nanos(asker.since.min(supply.term)));
-    let is_in_time = asker.since >= supply.poll;
+    let accrued = share * u128::from(nanos(asker.since.min(asker.term)));
+    let is_in_time = asker.since >= asker.turn;
     let rounds_up = is_in_time && supply.stock > supply.left;
     let accrued = if rounds_up { accrued.div_ceil(PERMIT) } else { accrued / PERMIT };
-    // At least one, but not at each ask of a session that asks all the time.
-    let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(u64::from(is_in_time));
+    // One at least, but not at each ask of a session that asks all the time. A single permit is lent in turns, as long as
+    // others ask less often.
+    let accrued = u64::try_from(accrued).unwrap_or(u64::MAX);
+    let waits = accrued == 1 && asker.turn > supply.poll;
+    let accrued = if waits { 0 } else { accrued }.max(u64::from(is_in_time));
     if !modest.is(mean, weight) {
         return accrued.min(free);
     }

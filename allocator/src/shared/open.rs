@@ -38,10 +38,7 @@ impl Shared {
                     false => {
                         let pools = written.pools.len();
                         tracing::info!(%path, pools, ?gap, "resuming from the store");
-                        (
-                            Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch()),
-                            pools,
-                        )
+                        (Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch()), pools)
                     }
                 };
                 registry.take_decisions(&config.limits, &written, gap, now);

@@ -167,7 +167,9 @@ impl Pool {
         Asker {
             want: ask.want.min(self.plan.sharing.lease_max.saturating_sub(kept)),
             claim: Claim { share: *session.share, holds, ..claim },
-            since: self.now.since(session.lent).min(self.term),
+            since: self.now.since(session.lent),
+            term: session.term,
+            turn: self.turn(place),
         }
     }
 

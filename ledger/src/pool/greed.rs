@@ -1,10 +1,15 @@
 //! Bounds on greedy sessions, while more is wanted than there is. A session holds no more than its share without
-//! spending it, and is lent nothing before the wait that it was told is over. Lending checks both.
+//! spending it, is lent nothing before the wait that it was told is over, and has no more turns than a session that is
+//! farther away. Lending checks all three.
 
 use super::Pool;
+use super::claims::poll;
 use super::family::Place;
 use super::lend::millis_above;
+use crate::rule::THOUSAND_SECONDS;
 use crate::sizing::{self, Claim, Peers, Supply};
+use lessor_protocol::sizing::lasts;
+use lessor_protocol::{Ask, Moment};
 use std::time::Duration;
 
 /// Number of terms for which a session may hold more than its share without spending as much, while more is wanted than
@@ -17,7 +22,50 @@ const WAIT_SLACK: u32 = 100;
 /// Further time by which a node may ask early: the wire carries waits in milliseconds.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
+/// Longest round trip for which nearer sessions leave turns to a distant one: half way around the earth, with room. A
+/// node may say any round trip.
+const RTT_MAX: Duration = Duration::from_millis(500);
+
+/// Longest time, in round trips of the farthest session, that a nearer one waits for the others to have had a permit.
+const ROUND_RTTS: u32 = 4;
+
+/// The longest round trip of the sessions that lately found too little.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Farthest {
+    pub(super) rtt: Duration,
+    /// By then the session has asked again, or wants nothing.
+    pub(super) until: Moment,
+}
+
 impl Pool {
+    /// Notes how far away `place` is, if it found too little: `permits` are to be lent for `ask`. Where a round trip is short
+    /// beside a poll, all sessions ask equally often. A root is put away after each exchange.
+    pub(super) fn note_distance(&mut self, place: Place, ask: &Ask, permits: u64) {
+        let (rtt, now) = (self.sessions[place].rtt.min(RTT_MAX), self.now);
+        if permits >= ask.want || rtt <= poll(self.term) / 2 || self.plan.is_root {
+            return;
+        }
+        if rtt >= self.excess_demand.farthest.rtt || self.excess_demand.farthest.until <= now {
+            let until = now + 2 * self.sessions[place].term + rtt;
+            self.excess_demand.farthest = Farthest { rtt, until };
+        }
+    }
+
+    /// Returns how long after its last grant `place` has its turn at a single permit. A session asks again a poll and a round
+    /// trip after an answer. One that is nearer than another would have more turns than that one, and find each permit
+    /// first: it waits until all sessions could have had a permit.
+    pub(super) fn turn(&self, place: Place) -> Duration {
+        let poll = poll(self.term);
+        let Farthest { rtt, until } = self.excess_demand.farthest;
+        let nearer_by = rtt.saturating_sub(self.sessions[place].rtt);
+        if until <= self.now || nearer_by <= rtt / 2 {
+            return poll;
+        }
+        let sessions = self.sessions.claims().peers(self.sessions[place].share.priority).count() + 1;
+        let a_round = lasts(sessions, self.ledgers.sustained(THOUSAND_SECONDS));
+        (poll + nearer_by).max(a_round.min(ROUND_RTTS * rtt))
+    }
+
     /// Returns how many more permits `place` may hold, and whether it hoards: it has long held more than its share without
     /// spending it. A session that spends as much as it holds within a term is not bounded.
     pub(super) fn may_hold(

@@ -187,6 +187,7 @@ impl Pool {
         let ends_lease = (ends_lease || gives_back) && permits == 0;
         if is_spent {
             self.note_patience(place, ask, permits);
+            self.note_distance(place, ask, permits);
         }
         let draws = self.sessions.draws();
         Offer { permits, state, pace, is_greedy, ends_lease, wait, hold, standing, is_nothing, others: draws }

@@ -7,6 +7,7 @@
 
 use super::Pool;
 use super::family::Place;
+use super::greed::Farthest;
 use super::rare::Usual;
 use crate::pacing::Excess;
 use crate::packed::Carrier;
@@ -34,11 +35,15 @@ pub(super) struct Shortage {
 pub(super) struct ExcessDemand {
     pub(super) excess: Excess,
     shortage: Shortage,
+    pub(super) farthest: Farthest,
 }
 
 impl Usual for ExcessDemand {
-    const USUAL: &'static Self =
-        &ExcessDemand { excess: Excess::NONE, shortage: Shortage { priority: 0, until: Moment::ORIGIN } };
+    const USUAL: &'static Self = &ExcessDemand {
+        excess: Excess::NONE,
+        shortage: Shortage { priority: 0, until: Moment::ORIGIN },
+        farthest: Farthest { rtt: Duration::ZERO, until: Moment::ORIGIN },
+    };
 }
 
 impl ExcessDemand {
@@ -47,6 +52,8 @@ impl ExcessDemand {
         self.excess.carry(carrier);
         carrier.number(&mut self.shortage.priority);
         carrier.moment(&mut self.shortage.until);
+        carrier.span(&mut self.farthest.rtt);
+        carrier.moment(&mut self.farthest.until);
     }
 }
 

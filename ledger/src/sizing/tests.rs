@@ -17,7 +17,7 @@ fn claim(need: u64) -> Claim {
 
 /// A session that wants all that `claim` lacks, and got nothing for a term.
 fn asker(claim: Claim) -> Asker {
-    Asker { want: claim.need - claim.holds, claim, since: TERM }
+    Asker { want: claim.need - claim.holds, claim, since: TERM, term: TERM, turn: POLL }
 }
 
 /// The claims of sessions that are called 0, 1, and so on.
@@ -193,7 +193,7 @@ proptest! {
     fn a_grant_is_wanted_and_there(
         want in 0u64..10_000, left in 0u64..10_000, soon in 0u64..10_000, more in 0u64..10_000, claims in claims(),
     ) {
-        let asker = Asker { want, claim: claims[0], since: TERM };
+        let asker = Asker { want, claim: claims[0], since: TERM, term: TERM, turn: POLL };
         let supply = Supply { left, stock: left, soon, within_term: left + more, sustained: more, term: TERM, poll: POLL };
         let Sized { permits, state } = granted(asker, &claims[1..], supply);
         prop_assert!(permits <= want && permits <= left);
@@ -282,7 +282,8 @@ proptest! {
             let stock = left + more * (soon % 2);
             let within_term = left + soon + more;
             let supply = Supply { left, stock, soon, within_term, sustained, term: TERM, poll: POLL };
-            let asker = Asker { since: Duration::from_millis(since), ..asker(Claim { holds: own.holds.min(own.need), ..own }) };
+            let turn = if more % 2 == 0 { POLL } else { 2 * POLL };
+            let asker = Asker { since: Duration::from_millis(since), turn, ..asker(Claim { holds: own.holds.min(own.need), ..own }) };
             prop_assert_eq!(grant(asker, all.peers(priority), supply), walk::grant(asker, &peers, supply));
             let (level, walked) = (all.peers(priority).level(own, left), walk::levels(&peers, own, left));
             let others = |levels: Levels| levels.identities.map(|own| (own.mean, own.weight));

@@ -97,3 +97,34 @@ fn nothing_is_lent_without_a_lease() {
     }
     assert!(later > 0, "the group is owed some");
 }
+
+/// Returns what A beside the allocator and B at a distance of `rtt` are lent in twenty seconds of a bucket that regains
+/// 7 permits a second. A asks every 25 ms, B every `every` milliseconds, and both spend at once.
+fn lent_near_and_far(rtt: Duration, every: u64) -> (u64, u64) {
+    let mut pool = pool(vec![bucket(14, 7, SECOND)]);
+    let far = Holder { rtt, ..B };
+    let mut lent = [0; 2];
+    for at in (0..20_000).step_by(25) {
+        for (place, holder) in [A, far].into_iter().enumerate() {
+            if place == 1 && at % every > 0 {
+                continue;
+            }
+            lent[place] += grant(pool.renew(millis(at), holder, at + 1, greedy(lent[place], 0))).permits;
+        }
+    }
+    (lent[0], lent[1])
+}
+
+/// The bug: of the few permits that come back, the session that asks most often found nearly all.
+#[test]
+fn a_near_session_has_no_more_turns_than_a_distant_one() {
+    let (near, far) = lent_near_and_far(Duration::from_millis(150), 175);
+    assert!(near + far > 140, "{near} and {far}");
+    assert!(far * 3 > near * 2, "{near} and {far}");
+}
+
+#[test]
+fn a_lie_about_a_distance_takes_no_more_than_a_share_from_others() {
+    let (near, far) = lent_near_and_far(Duration::from_secs(1 << 40), 400);
+    assert!(near > 65, "{near} and {far}");
+}

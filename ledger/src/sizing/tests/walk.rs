@@ -30,7 +30,8 @@ fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64
     };
     let target = u64::try_from(target).unwrap_or(u64::MAX);
     let lasts = span_of(lasts).min(supply.term);
-    (lasts, target.saturating_sub(asker.claim.holds).max(1))
+    let one = u64::from(asker.turn <= supply.poll || asker.since >= asker.turn);
+    (lasts, target.saturating_sub(asker.claim.holds).max(one))
 }
 
 fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
@@ -58,11 +59,14 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     let most = if is_small { supply.stock } else { supply.left };
     let free = most.min(supply.stock.saturating_sub(owed));
     let share = modest.level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
-    let accrued = share * u128::from(nanos(asker.since.min(supply.term)));
-    let one = u64::from(asker.since >= supply.poll);
+    let accrued = share * u128::from(nanos(asker.since.min(asker.term)));
+    let is_in_time = asker.since >= asker.turn;
+    let one = u64::from(is_in_time);
     let rounds_up = one == 1 && supply.stock > supply.left;
     let accrued = if rounds_up { accrued.div_ceil(PERMIT) } else { accrued / PERMIT };
-    let accrued = u64::try_from(accrued).unwrap_or(u64::MAX).max(one);
+    let accrued = u64::try_from(accrued).unwrap_or(u64::MAX);
+    let waits = accrued == 1 && asker.turn > supply.poll;
+    let accrued = if waits { 0 } else { accrued }.max(one);
     if !is_modest(&asker.claim) {
         return accrued.min(free);
     }
