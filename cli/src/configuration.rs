@@ -11,19 +11,11 @@ use std::path::{Path, PathBuf};
 /// configuration.
 pub(crate) const FILE_MAX: u64 = 4 << 20;
 
-/// Reads the configuration in `file`.
+/// Reads the configuration in `file`, with `parse` for its text and its folder.
 ///
 /// # Errors
 /// If the file cannot be read, or does not hold a configuration: names file, key and value.
-pub(crate) fn read(file: &Path) -> Result<Config, Failure> {
-    read_as(file, Config::parse_in)
-}
-
-/// Does the same as [`read`], with `parse` for the text and the folder of the file.
-///
-/// # Errors
-/// As [`read`].
-pub(crate) fn read_as(
+fn read_as(
     file: &Path,
     parse: impl FnOnce(&str, &Path) -> Result<Config, ConfigError>,
 ) -> Result<Config, Failure> {
@@ -39,7 +31,7 @@ pub(crate) fn folder(file: &Path) -> PathBuf {
 /// Does the same as [`read_as`], for commands that answer requests from the configuration alone.
 ///
 /// # Errors
-/// As [`read`], and if a limit is leased from another allocator: its rules are in that allocator's configuration.
+/// As [`read_as`], and if a limit is leased from another allocator: its rules are in that allocator's configuration.
 pub(crate) fn read_whole(
     file: &Path,
     parse: impl FnOnce(&str, &Path) -> Result<Config, ConfigError>,

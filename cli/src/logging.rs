@@ -61,15 +61,9 @@ mod tests {
     /// The bug: a mistyped level was taken for the name of a module, and hid all lines, errors included.
     #[test]
     fn a_word_that_is_no_level_is_refused() {
-        for good in [
-            "info",
-            "WARN",
-            "off",
-            "",
-            "warn,lessor_allocator=debug",
-            "warn, [exchange{limit=a,key}]=trace",
-            "2",
-        ] {
+        for good in
+            ["info", "WARN", "off", "", "warn,lessor_allocator=debug", "warn,[exchange{limit}]=trace", "2"]
+        {
             assert_eq!(parse_filter(good).as_deref(), Ok(good));
         }
         for (bad, word) in [

@@ -1,5 +1,6 @@
 //! Support for tests: callers that a test polls by hand, without a runtime, limits without an allocator, whose permits
-//! the test lends, and a background task that reaches no allocator. Each caller is polled once, and then only after its waker was called.
+//! the test lends, and a background task that reaches no allocator. Each caller is polled once, and then only after its
+//! waker was called.
 
 use crate::limit::Limit;
 use crate::local_pool::CLOCK;

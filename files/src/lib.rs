@@ -1,6 +1,6 @@
 //! Files that are read while a process runs: certificates, keys, tokens. [`read`] reads one as a whole, within a bound,
-//! and [`text`] reads one as text. [`Reloading`] keeps a value that is made of files, and follows their changes. A [`Token`] is shown by a client. An
-//! error names the file, and shows nothing of its content.
+//! and [`text`] reads one as text. [`Reloading`] keeps a value that is made of files, and follows their changes. A
+//! [`Token`] is shown by a client. An error names the file, and shows nothing of its content.
 
 mod reloading;
 mod token;

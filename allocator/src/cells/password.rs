@@ -115,7 +115,7 @@ mod tests {
             (b"s3cret\ns3cret\n", "more than one line"),
             (b"s3cret\0", "a control character"),
             (b"s3cret\xff", "UTF-8"),
-            (long.as_bytes(), "larger than 4096 bytes"),
+            (long.as_bytes(), "larger than 4 KiB"),
         ] {
             let error = read(bytes).expect_err(said);
             let begins = format!("{}: ", file.display());

@@ -100,7 +100,7 @@ impl<R: ReadLimit + Clone> EffectiveLimits<R> {
 
     /// Returns the version of the root that the limit called `name` asks for the name `asked`. A name that fell to a
     /// pattern when its own limit was removed, or a longer pattern, has the root that was lent from by that limit. So
-    /// the version is that of the removal, if that is higher.
+    /// the version of the removal counts, if it is higher.
     pub fn version_for(&self, name: &str, asked: &str) -> Version {
         let own = self.version_of(name);
         if !name.ends_with('*') {
