@@ -123,6 +123,7 @@ impl Stock {
 #[derive(Clone, Debug)]
 pub struct Oracle {
     promises: Vec<Promise>,
+    rules: Vec<Rule>,
     measure: Measure,
     ceiling: u64,
     sessions: BTreeMap<u64, Session>,
@@ -154,6 +155,7 @@ impl Oracle {
     pub fn new(rules: &[Rule], drift_ppm: u32, less: u64, remembered: Duration) -> Self {
         Oracle {
             promises: rules.iter().map(|rule| Promise::new(rule, less, drift_ppm.into())).collect(),
+            rules: rules.to_vec(),
             measure: Measure { life: 1, remembered, drift_ppm: drift_ppm.into(), in_passing: false },
             ceiling: kept(rules),
             sessions: BTreeMap::new(),

@@ -4,6 +4,7 @@
 use super::{Exact, exact};
 use crate::{CarryOver, Rule};
 use lessor_protocol::Moment;
+use std::cmp::Reverse;
 use std::mem::discriminant;
 use std::time::Duration;
 
@@ -14,15 +15,18 @@ pub(super) fn carried(
     carry_over: CarryOver,
     now: Moment,
 ) -> Vec<(Rule, Box<dyn Exact>)> {
-    let mut open: Vec<&(Rule, Box<dyn Exact>)> = old.iter().collect();
-    let next = rules.iter().map(|rule| {
-        let books = match open.iter().position(|(old, _)| is_same(old, rule)) {
-            Some(place) => open.remove(place).1.carried(rule, carry_over),
-            None => exact(rule, now),
-        };
-        (*rule, books)
-    });
-    next.collect()
+    let go_on = |(old, books): &(Rule, Box<dyn Exact>), rule: &Rule| {
+        is_same(old, rule).then(|| books.carried(rule, carry_over))
+    };
+    let carried = rules.iter().zip(crate::carry_over::carried(old, rules, go_on, |books| lends(&**books)));
+    carried.map(|(rule, books)| (*rule, books.unwrap_or_else(|| exact(rule, now)))).collect()
+}
+
+/// Orders books by what can be taken: the permits there now, and then when there is another one.
+fn lends(books: &dyn Exact) -> (u64, Reverse<Moment>) {
+    let available = books.available();
+    let next = books.ready_at(available.saturating_add(1));
+    (available, Reverse(next.unwrap_or(Moment::NEVER)))
 }
 
 /// Whether two rules have the same kind and period. Fixed windows must follow the same epoch or calendar.

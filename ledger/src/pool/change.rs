@@ -26,8 +26,9 @@ impl Pool {
         pool
     }
 
-    /// Switches to `plan` at `now`. Each rule takes over the balance of the first old rule of its kind and period, as
-    /// `carry_over` says. A rule that finds none is new, and all outstanding permits are charged to it.
+    /// Switches to `plan` at `now`. Each rule takes over the balance of an old rule of its kind and period, as
+    /// `carry_over` says, see [`crate::carry_over::carried`]. A rule that finds none is new, and all outstanding permits
+    /// are charged to it.
     ///
     /// A window that overlaps the change, or begins before the leases that were out then have ended, may hold up to the
     /// larger of both limits. Every later window holds the new limit. A rule that is new or reset covers only windows
@@ -36,7 +37,7 @@ impl Pool {
         self.advance(now);
         let until = self.sessions.last_expiry().unwrap_or(self.now);
         self.ledgers.change(
-            &plan.rules,
+            (&self.plan.rules, &plan.rules),
             (plan.clocks, self.now),
             carry_over,
             (self.books.outstanding, until),

@@ -3,6 +3,7 @@
 
 use super::Plan;
 use super::loan::Loan;
+use crate::carry_over::carried;
 use crate::pacing::LOW_WATER_PERCENT;
 use crate::packed::Carrier;
 use crate::rule::{
@@ -11,6 +12,7 @@ use crate::rule::{
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::span_of;
 use lessor_protocol::{ClockBounds, Moment};
+use std::cmp::Reverse;
 use std::time::Duration;
 
 /// The ledgers of a pool, one for each rule.
@@ -294,35 +296,31 @@ impl Ledgers {
         self.all().map(|ledger| ledger.memory()).max().unwrap_or_default()
     }
 
-    /// Switches to `rules`. Each takes over the balance of the first old rule of its kind and period, as `carry_over`
-    /// says. A rule that finds none is new, and is charged the `out` permits, whose leases end by `until`.
+    /// Switches from the rules `from` to the rules `to`. Each takes over a balance, see [`carried`], as `carry_over` says.
+    /// A rule that finds none is new, and is charged the `out` permits, whose leases end by `until`.
     pub(super) fn change(
         &mut self,
-        rules: &[Rule],
+        (from, to): (&[Rule], &[Rule]),
         (clocks, now): (ClockBounds, Moment),
         carry_over: CarryOver,
         (out, until): (u64, Moment),
     ) {
-        let mut before = std::mem::take(&mut self.rules);
-        for rule in rules {
-            let place = match carry_over {
-                // A reset keeps calls in flight, which cannot be forgotten.
-                CarryOver::Reset => before.iter_mut().position(|ledger| {
-                    ledger.calls().is_some() && ledger.account_mut().change(rule, clocks, carry_over)
-                }),
-                CarryOver::AsIs | CarryOver::Proportional | CarryOver::Additive => {
-                    before.iter_mut().position(|ledger| ledger.account_mut().change(rule, clocks, carry_over))
-                }
-            };
-            self.rules.push(match place {
-                Some(place) => before.remove(place),
-                None => {
-                    let mut ledger = Ledger::new(rule, clocks, now);
-                    ledger.account_mut().adopt(out, until);
-                    ledger
-                }
-            });
-        }
+        let before: Vec<(Rule, Ledger)> = from.iter().copied().zip(std::mem::take(&mut self.rules)).collect();
+        let go_on = |(_, ledger): &(Rule, Ledger), rule: &Rule| {
+            // A reset keeps calls in flight, which cannot be forgotten.
+            let is_kept = carry_over != CarryOver::Reset || ledger.calls().is_some();
+            let mut ledger = is_kept.then(|| ledger.clone())?;
+            ledger.account_mut().change(rule, clocks, carry_over).then_some(ledger)
+        };
+        let carried = to.iter().zip(carried(&before, to, go_on, lends));
+        let ledgers = carried.map(|(rule, ledger)| {
+            ledger.unwrap_or_else(|| {
+                let mut ledger = Ledger::new(rule, clocks, now);
+                ledger.account_mut().adopt(out, until);
+                ledger
+            })
+        });
+        self.rules = ledgers.collect();
     }
 
     /// Replaces each ledger by that of `unused` if it has less. Nothing is out of either.
@@ -399,4 +397,12 @@ impl Ledgers {
             debug_assert_eq!(ledger.outstanding(), outstanding, "{ledger:?}");
         }
     }
+}
+
+/// Orders ledgers by what they lend: the permits there now, and then when there is another one.
+fn lends(ledger: &Ledger) -> (u64, Reverse<Moment>) {
+    let account = ledger.account();
+    let available = account.available();
+    let next = account.ready_at(available + 1, &mut std::iter::empty());
+    (available, Reverse(next.unwrap_or(Moment::NEVER)))
 }

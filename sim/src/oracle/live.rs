@@ -3,6 +3,7 @@
 
 use super::promise::Promise;
 use super::{Asked, Instant, Oracle, Stock, Verdict, Violation, kept, must};
+use lessor_ledger::carry_over::carried;
 use lessor_ledger::pool::PoolView;
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
@@ -32,21 +33,22 @@ impl Oracle {
         (out, until): (u64, Instant),
     ) {
         let drift_ppm = self.measure.drift_ppm as u64;
-        let mut before = std::mem::take(&mut self.promises);
+        let before = std::mem::take(&mut self.promises);
         if !before.is_empty() && before.iter().all(Promise::is_cap) {
             self.reused_until = self.reused_until.max(until.real);
         }
-        for rule in rules {
-            let goes_on = |promise: &mut Promise| promise.changes(now, rule, carry, out, until, drift_ppm);
+        let before: Vec<(Rule, Promise)> = self.rules.iter().copied().zip(before).collect();
+        let go_on = |(_, promise): &(Rule, Promise), rule: &Rule| {
             // No change forgets calls in flight, or the rates lent of a flow.
             let is_fixture = matches!(rule, Rule::Concurrency(_) | Rule::LeakyBucket(_));
-            let is_kept = carry != CarryOver::Reset || is_fixture;
-            let place = if is_kept { before.iter_mut().position(goes_on) } else { None };
-            self.promises.push(match place {
-                Some(place) => before.remove(place),
-                None => Promise::amid(now, rule, (out, until), self.in_flight, drift_ppm),
-            });
-        }
+            let mut promise = (carry != CarryOver::Reset || is_fixture).then(|| promise.clone())?;
+            promise.changes(now, rule, carry, out, until, drift_ppm).then_some(promise)
+        };
+        let carried = carried(&before, rules, go_on, |promise| promise.clone().room(now));
+        let amid = |rule| Promise::amid(now, rule, (out, until), self.in_flight, drift_ppm);
+        let promises = rules.iter().zip(carried);
+        self.promises = promises.map(|(rule, promise)| promise.unwrap_or_else(|| amid(rule))).collect();
+        self.rules = rules.to_vec();
         self.ceiling = kept(rules);
         self.over = self.over.max(out.saturating_sub(self.ceiling));
     }

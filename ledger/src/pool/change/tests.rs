@@ -114,6 +114,44 @@ fn a_rule_that_is_gone_charges_nothing_and_one_that_is_kept_goes_on() {
     assert_eq!(pool.view(at(30)).available, 40);
 }
 
+/// The bug: each rule took over the balance of the first old rule of its kind and period. So the second bucket had the
+/// level of the first one once that was removed, or came after it.
+#[test]
+fn a_bucket_keeps_its_own_level_beside_another_one_of_the_same_period() {
+    let bucket = |capacity, refill| {
+        let bucket = TokenBucket::try_new(capacity, refill, Duration::from_secs(1), capacity);
+        Rule::TokenBucket(bucket.expect("valid"))
+    };
+    let (large, small) = (bucket(100, 10), bucket(10, 50));
+    let spent = |rules: Vec<Rule>| {
+        let mut pool = Pool::new(plan(rules), at(0));
+        for seq in 1..=20 {
+            let spent_total = pool.view(at(0)).books.granted;
+            renew(&mut pool, 0, seq, (spent_total, 0, 10 - spent_total));
+        }
+        assert_eq!((pool.view(at(0)).books.spent, pool.view(at(0)).available), (10, 0));
+        pool
+    };
+    let left = |rules: Vec<Rule>, carry_over| {
+        let mut pool = spent(vec![large, small]);
+        pool.change(plan(rules), carry_over, at(0));
+        pool.view(at(0)).available
+    };
+    for carry_over in [CarryOver::AsIs, CarryOver::Proportional, CarryOver::Additive] {
+        assert_eq!(left(vec![small], carry_over), 0, "{carry_over:?}");
+        assert_eq!(left(vec![large], carry_over), 90, "{carry_over:?}");
+        assert_eq!(left(vec![small, large], carry_over), 0, "{carry_over:?}");
+    }
+    // In the other order, the first one is still as full as before: it has 90 once the second one is gone.
+    let mut pool = spent(vec![large, small]);
+    pool.change(plan(vec![small, large]), CarryOver::AsIs, at(0));
+    pool.change(plan(vec![large]), CarryOver::AsIs, at(0));
+    assert_eq!(pool.view(at(0)).available, 90);
+    // Neither is as before: either may have been the empty one.
+    assert_eq!(left(vec![bucket(200, 10), bucket(20, 50)], CarryOver::AsIs), 0);
+    assert_eq!(left(vec![bucket(20, 50)], CarryOver::AsIs), 0);
+}
+
 /// A window keeps a top-up for as long as a spend counts, a bucket until it is spent, also beyond its capacity.
 #[test]
 fn a_top_up_is_lent_once_and_beyond_the_limit() {
