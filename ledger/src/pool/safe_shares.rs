@@ -418,7 +418,7 @@ pub(super) fn counts_for(rules: &[Rule]) -> Duration {
     let counts = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => rule.per() + rule.margin(),
         Rule::SlidingLog(rule) => rule.per() + rule.margin(),
-        Rule::FixedWindow(rule) => rule.per(),
+        Rule::FixedWindow(rule) => rule.windows().longest(),
         Rule::Concurrency(rule) => rule.longest(),
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) => Duration::ZERO,
     });
@@ -433,7 +433,7 @@ pub fn safe_span(rules: &[Rule]) -> Option<Duration> {
         Rule::SlidingLog(rule) => Some(rule.per() + rule.margin()),
         // Windows of first use begin with a call that the allocator does not hear of.
         Rule::FixedWindow(rule) if rule.windows().anchor() == Some("first_use") => None,
-        Rule::FixedWindow(rule) => Some(rule.per()),
+        Rule::FixedWindow(rule) => Some(rule.windows().longest()),
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
     });
     spans.try_fold(Duration::ZERO, |longest, span| Some(longest.max(span?))).filter(|span| !span.is_zero())

@@ -127,8 +127,8 @@ impl Calendar {
         (self.unit == Unit::Week).then(|| WEEKDAYS[index])
     }
 
-    /// Returns the longest that a window can be, with the clock put back by an hour.
-    pub const fn longest(&self) -> Duration {
+    /// Returns the length of a long window, with the clock put back by an hour. Rates are counted by it.
+    pub const fn length(&self) -> Duration {
         const HOUR: u64 = 60 * 60;
         Duration::from_secs(match self.unit {
             Unit::Minute => 60,
@@ -136,6 +136,19 @@ impl Calendar {
             Unit::Day => 25 * HOUR,
             Unit::Week => 7 * 24 * HOUR + HOUR,
             Unit::Month => 31 * 24 * HOUR + HOUR,
+        })
+    }
+
+    /// Returns the longest that a window can be. Since 1970 clocks were put back by three hours at most, and by a
+    /// multiple of half an hour. A shorter bound would free permits that still count.
+    pub const fn longest(&self) -> Duration {
+        const HOUR: u64 = 60 * 60;
+        Duration::from_secs(match self.unit {
+            Unit::Minute => 60,
+            Unit::Hour => HOUR + HOUR / 2,
+            Unit::Day => (24 + 3) * HOUR,
+            Unit::Week => (7 * 24 + 3) * HOUR,
+            Unit::Month => (31 * 24 + 3) * HOUR,
         })
     }
 

@@ -52,6 +52,14 @@ impl Windows {
         }
     }
 
+    /// Returns the longest that a window can be.
+    pub const fn longest(&self) -> Duration {
+        match self {
+            Windows::Epoch { per } | Windows::FirstUse { per } => *per,
+            Windows::Calendar(calendar) => calendar.longest(),
+        }
+    }
+
     /// Returns when the window that holds `at` ends, in nanoseconds since the Unix epoch. `None` if that depends on
     /// when it was opened.
     pub fn end_after(&self, at: Moment) -> Option<Moment> {
@@ -108,11 +116,11 @@ impl FixedWindow {
         self.windows
     }
 
-    /// Length of a window; for a calendar, the longest that one can be.
+    /// Length of a window. With a calendar it is the usual one, see [`Windows::longest`] for a bound.
     pub fn per(&self) -> Duration {
         match self.windows {
             Windows::Epoch { per } | Windows::FirstUse { per } => per,
-            Windows::Calendar(calendar) => calendar.longest(),
+            Windows::Calendar(calendar) => calendar.length(),
         }
     }
 }
@@ -122,7 +130,7 @@ impl FixedWindow {
 pub struct FixedLedger {
     limit: u64,
     windows: Windows,
-    /// Longest that a window of this rule lasts, never zero.
+    /// Length of a window of this rule, as rates are counted, never zero.
     per: Duration,
     now: Moment,
     /// Leases that ended up to this instant cannot be credited: they could be spent in earlier windows only, or are
@@ -266,7 +274,7 @@ impl Account for FixedLedger {
     }
 
     fn memory(&self) -> Duration {
-        self.per
+        self.windows.longest()
     }
 
     fn outstanding(&self) -> u64 {

@@ -4,7 +4,7 @@ use super::*;
 use crate::CarryOver;
 use crate::pool::safe_loan::HANDS_OUT;
 use crate::pool::safe_shares::LENT_FOR;
-use crate::rule::Gap;
+use crate::rule::{Calendar, Gap, Unit, Zone};
 use crate::share::{Safe, Sharing};
 use lessor_protocol::SafeShare;
 
@@ -45,6 +45,20 @@ fn a_seat_is_free_once_what_was_spent_on_it_has_left_every_window() {
         (share_of(&mut pool, just + 1_010, 3), share_of(&mut pool, just + 1_012, 3)),
         (None, Some(30))
     );
+}
+
+/// The bug: a share was free after an hour, in a window of an hour and a half.
+#[test]
+fn a_seat_stays_taken_in_an_hour_in_which_the_clock_is_put_back() {
+    let hours = Calendar::new(Unit::Hour, Zone::try_new("Australia/Lord_Howe").expect("a zone"));
+    let rule = FixedWindow::of(100, Windows::Calendar(hours)).expect("valid");
+    let plan = Plan { rules: vec![Rule::FixedWindow(rule)], ..Plan::clone(&seated(1, 30)) };
+    // The window from 14:00 to 15:30 UTC on 6 April 2024.
+    let at = |seconds: u64| Moment::from_nanos((1_712_412_000 + seconds) * 1_000_000_000);
+    let mut pool = Pool::new(Arc::new(plan), at(0));
+    let asks = [(1, 1), (3_610, 2), (5_400, 2), (5_450, 2)];
+    let shares = asks.map(|(seconds, id)| pool.safe_share(at(seconds), SessionId(id)));
+    assert_eq!(shares.map(|share| share.map(|share| share.permits)), [Some(30), None, None, Some(30)]);
 }
 
 #[test]
