@@ -331,14 +331,15 @@ impl RuleAccount for FixedLedger {
     }
 
     /// The calendar says which window was saved, however long ago. Outstanding permits may reach into each window that
-    /// begins before their leases end.
+    /// begins before their leases end. A build with other time zones may have ended the window at another instant: what
+    /// is charged stays so until the later one.
     fn restore(&mut self, saved: &Saved, since: Since, (out, until): (u64, Moment)) -> bool {
         let &Saved::Fixed { ends, charged, extra, since: began } = saved else { return false };
         if charged > PERMITS_MAX || extra > PERMITS_MAX || out > charged {
             return false;
         }
         let ends = ends.as_calendar();
-        let is_over = ends < self.ends;
+        let is_over = ends <= self.now;
         (self.charged, self.extra) = if is_over { (out, 0) } else { (charged, extra) };
         if let Some(began) = began.filter(|_| !is_over) {
             self.since = since.moment(began);

@@ -1,7 +1,7 @@
 //! Fixed windows, one after the other.
 
 use super::*;
-use crate::rule::{Calendar, Unit, Zone};
+use crate::rule::{Calendar, Gap, Unit, Zone};
 
 fn ledger(limit: u64, now: u64) -> FixedLedger {
     let per = Duration::from_millis(100);
@@ -103,6 +103,37 @@ fn a_month_ends_by_the_clock_of_its_zone() {
     let april = march + Duration::from_secs(31 * 86_400 - 3_600);
     assert_eq!(ledger.lease_end(), Some(april), "an hour less, for the clock is put forward");
     assert_eq!(ledger.forget(march), april);
+}
+
+/// The bug: a window that was to end earlier by the time zones of an earlier build counted as over, and lent all again.
+#[test]
+fn a_window_that_was_to_end_earlier_stays_charged() {
+    let per = Duration::from_secs(1);
+    let rule = FixedWindow::try_new(100, per).expect("valid");
+    let restored = |ends| {
+        let mut ledger = FixedLedger::new(&rule, millis(500));
+        let since = Since {
+            gap: Gap::Counted,
+            written: millis(400).into(),
+            now: millis(500),
+            clocks: ClockBounds::default(),
+        };
+        let saved = Saved::Fixed { ends: millis(ends).into(), charged: 10, extra: 5, since: None };
+        assert!(ledger.restore(&saved, since, (0, millis(400))));
+        ledger
+    };
+    let mut ledger = restored(900);
+    assert_eq!((ledger.available(), ledger.lease_end()), (95, Some(millis(1_000))));
+    ledger.advance(millis(950));
+    assert_eq!(ledger.available(), 95);
+    ledger.advance(millis(1_000));
+    assert_eq!(ledger.available(), 100);
+    let mut ledger = restored(1_200);
+    ledger.advance(millis(1_199));
+    assert_eq!(ledger.available(), 95);
+    ledger.advance(millis(1_200));
+    assert_eq!(ledger.available(), 100);
+    assert_eq!(restored(500).available(), 100, "over");
 }
 
 #[test]
