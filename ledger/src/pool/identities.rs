@@ -1,6 +1,6 @@
 //! What identities take of a pool. An identity may be lent all that is left beyond what others are expected to want
 //! until there is more, and in any case its share of the limit by weighted max-min. Its new sessions are lent only a
-//! small part together until they have reported what became of it. So an identity gains nothing by making up sessions,
+//! small part together until they have reported what became of it, beside others. So an identity gains nothing by making up sessions,
 //! or by keeping silent about its grants. This only makes a grant smaller: no promise depends on it.
 
 use super::Pool;
@@ -15,7 +15,7 @@ use lessor_protocol::sizing::PERMIT;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Number of other identities that a new one looks at to make room.
+/// Number of other identities that one looks at, to make room or to see whether there are any.
 const LOOKED_AT: usize = 3;
 
 /// What each identity has taken.
@@ -63,6 +63,14 @@ impl Takings {
         let mut taking = known.unwrap_or(Taking { at: now, ..Taking::default() });
         taking.fade(now, span);
         taking
+    }
+
+    /// Whether another identity than `owner` has taken permits lately. If many are remembered, this looks at a few, and
+    /// takes it that one of the others has.
+    fn has_other(&self, owner: Owner, now: Moment, span: Duration) -> bool {
+        let mut others = self.0.iter().filter(|(other, _)| **other != owner);
+        let mut first = others.by_ref().take(LOOKED_AT);
+        first.any(|(other, _)| !self.of(*other, now, span).is_over()) || others.next().is_some()
     }
 
     /// Changes what `owner` has taken by `now`.
@@ -116,8 +124,8 @@ impl Pool {
     }
 
     /// Returns the most that the session at `place` may be lent of `supply` because of its identity. If permits are not spent
-    /// for good (`is_spent`), only the bound on new sessions applies. A pool that leases sets no bound, because its
-    /// future supply is up to the allocator above.
+    /// for good (`is_spent`), only the bound on new sessions applies. Where no other identity is known, there is no bound.
+    /// A pool that leases sets none, because its future supply is up to the allocator above.
     pub(super) fn identity_may_take(
         &self,
         place: Place,
@@ -144,11 +152,19 @@ impl Pool {
             let left = fair.saturating_sub(taking.taken / PERMIT);
             u64::try_from(beyond.max(left)).unwrap_or(u64::MAX)
         });
-        if !session.is_unproven {
+        if !session.is_unproven || !self.is_beside_others(share.owner, others) {
             return most;
         }
         let unproven = u64::try_from(taking.unproven / PERMIT).unwrap_or(u64::MAX);
         most.min(sizing::newcomers_part(others.count(), unproven, supply))
+    }
+
+    /// Whether another identity than `owner` is known: `others` claim permits, it has sessions, or it has taken permits
+    /// lately. New sessions claim nothing yet, and sessions of pools below are not known by their identity.
+    fn is_beside_others(&self, owner: Owner, others: Peers<'_, Place>) -> bool {
+        others.has_other_owners(owner)
+            || self.sessions.are_of_others(owner)
+            || self.takings.has_other(owner, self.now, self.identity_span())
     }
 
     /// Records that `permits` were lent to the session at `place`.

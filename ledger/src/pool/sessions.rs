@@ -237,6 +237,11 @@ impl Sessions {
         }
     }
 
+    /// Whether any of the pool's own sessions is of another identity than `owner`.
+    pub(super) fn are_of_others(&self, owner: Owner) -> bool {
+        self.owners.0.keys().any(|other| *other != owner)
+    }
+
     /// Returns the number of the pool's own sessions of `owner`.
     pub(super) fn of(&self, owner: Owner) -> usize {
         self.owners.count(owner)

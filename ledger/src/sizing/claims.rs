@@ -252,7 +252,7 @@ impl<I: Name> Peers<'_, I> {
     }
 
     /// Whether any claim is of another identity than `owner`.
-    pub(super) fn has_other_owners(self, owner: Owner) -> bool {
+    pub fn has_other_owners(self, owner: Owner) -> bool {
         self.class.is_some_and(|class| class.by_share.has_other_owners(owner))
     }
 
