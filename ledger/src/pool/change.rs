@@ -76,11 +76,13 @@ impl Pool {
 
     /// Allows `permits` more to be lent once, beyond what the rules say. In a window they last for as long as a spend
     /// made now counts, in a bucket until they are spent. In a steady flow they fill its bucket, as far as there is room.
-    pub fn top_up(&mut self, permits: u64, now: Moment) {
+    ///
+    /// Returns `false` and adds nothing in quarantine, if a grant opens windows: the top-up may be meant for a window
+    /// that these books do not know, rather than for the next one.
+    pub fn top_up(&mut self, permits: u64, now: Moment) -> bool {
         self.advance(now);
         if self.now < self.quarantine_until && self.plan.opens_windows() {
-            // The top-up may be meant for a window that these books do not know, rather than for the next one.
-            return;
+            return false;
         }
         self.ledgers.top_up(permits);
         if let Some(flow) = &mut self.flow {
@@ -88,6 +90,7 @@ impl Pool {
         }
         self.foresee_nothing();
         self.audit();
+        true
     }
 
     /// Returns the most permits that a top-up at `now` may have: no rule can hold more than [`PERMITS_MAX`].

@@ -38,13 +38,13 @@ impl Fleet {
     /// Tops up the pool `id` by `permits`.
     ///
     /// # Errors
-    /// If there is no room for another key.
+    /// If there is no room for another key, or the limit takes none in quarantine.
     pub(super) fn top_up(&mut self, id: &PoolId, permits: u64) -> Result<(), String> {
         let (name, key) = (&id.0, id.1.as_ref().map(|key| key.as_str()));
         let limit = self.registry.limit_for(name).expect("its pool was found");
         let pool = limit.pool_id(name, key).expect("it was found");
         let made = limit.top_up(self.now, pool, permits, None);
-        made.map_err(|wrong| format!("key: {}", wrong.detail))?;
+        made.map_err(|wrong| format!("{}: {}", wrong.field.as_deref().unwrap_or("key"), wrong.detail))?;
         self.tell(&push::Event::of(Kind::ToppedUp, name));
         Ok(())
     }

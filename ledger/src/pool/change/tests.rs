@@ -3,7 +3,7 @@
 use super::*;
 use crate::Rule;
 use crate::pool::{Holder, SessionId};
-use crate::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use crate::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Refusal, RefusalReason};
 use std::time::Duration;
@@ -166,6 +166,22 @@ fn a_top_up_is_lent_once_and_beyond_the_limit() {
         }
         assert_eq!(lent, 35, "{rule:?}");
     }
+}
+
+/// The bug: a top-up that was not added was answered as if it had been.
+#[test]
+fn a_window_that_is_not_known_takes_no_top_up() {
+    let windows = Windows::FirstUse { per: Duration::from_secs(10) };
+    let rules = |rule| plan(vec![rule]);
+    let first_use = Rule::FixedWindow(FixedWindow::of(100, windows).expect("valid"));
+    let mut pool = Pool::after_loss(rules(first_use), at(0), at(0));
+    let opens = at(0) + pool.view(at(0)).quarantine;
+    assert!(!pool.top_up(50, at(1)));
+    assert_eq!(pool.view(opens).available, 100);
+    assert!(pool.top_up(50, opens));
+    assert_eq!(pool.view(opens).available, 150);
+    let mut pool = Pool::after_loss(rules(bucket(100)), at(0), at(0));
+    assert!(pool.top_up(50, at(1)), "a bucket keeps it");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::pool::{EarlierShares, FixedParts, Holder, Past, Plan, PoolView};
 use crate::registry::LimitConfig;
 use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
+use lessor_protocol::lease::millis_up;
 use lessor_protocol::{Answer, Ask, ClockBounds, Moment, PERMITS_MAX, Refusal};
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -113,7 +114,8 @@ impl Limit {
     /// was done already under the same `name`.
     ///
     /// # Errors
-    /// If there is no room for another key, or the pool would have more than [`PERMITS_MAX`].
+    /// If there is no room for another key, the pool would have more than [`PERMITS_MAX`], or it takes no top-up while
+    /// it is in quarantine. Nothing is added then, and the `name` is not used.
     pub fn top_up(
         &mut self,
         now: Moment,
@@ -135,7 +137,15 @@ impl Limit {
             );
             return Err(AskRejection::new(Reason::Invalid, "permits", detail));
         }
-        self.with_pool(now, &id, |pool| pool.top_up(permits, now)).expect("it was there or has been made");
+        let was_added = self.with_pool(now, &id, |pool| pool.top_up(permits, now));
+        if !was_added.expect("it was there or has been made") {
+            let left = self.view(now, &id).map_or(Duration::ZERO, |view| view.quarantine);
+            let left = Duration::from_millis(millis_up(left));
+            let detail = format!(
+                "the limit is in quarantine for {left:?} more, and its windows begin with their first use: top it up then"
+            );
+            return Err(AskRejection::new(Reason::Invalid, "limit", detail));
+        }
         self.write_soon(&id);
         self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
         if let Some(name) = name {

@@ -401,3 +401,19 @@ fn a_pool_that_is_not_there_looks_as_it_would_if_it_was_made() {
     ask(&mut limit, 0, "a", 1, 0, 4).expect("there is room");
     assert_eq!(limit.view_or_new(millis(0), &key("a")).available, 6);
 }
+
+/// The bug: a top-up that was not added was answered, and remembered, as if it had been.
+#[test]
+fn a_top_up_that_is_refused_in_quarantine_may_be_sent_again() {
+    let rule = "{ kind = \"fixed_window\", limit = 100, per = \"10s\", anchor = \"first_use\" }";
+    let config = Config::parse(&format!("[[limit]]\nname = \"a\"\nrules = [{rule}]")).expect("valid");
+    let mut limit = Limit::new(config.limits[0].clone(), config.clocks, Past::Lost(millis(0)), millis(0));
+    let pool = PoolId::default();
+    let refused = limit.top_up(millis(1), pool.clone(), 50, Some("once")).expect_err("in quarantine");
+    assert_eq!((refused.reason, refused.field.as_deref()), (Reason::Invalid, Some("limit")));
+    assert_eq!((limit.figures(millis(1)).topped_up, limit.topped_up_as("once")), (0, None));
+    let left = limit.view(millis(0), &pool).expect("it is there").quarantine;
+    let opens = millis(1) + left;
+    assert_eq!(limit.top_up(opens, pool.clone(), 50, Some("once")), Ok(true));
+    assert_eq!(limit.view(opens, &pool).map(|view| view.available), Some(150));
+}
