@@ -134,7 +134,9 @@ fn a_top_up_that_is_sent_again_after_a_restart_is_not_made_again() {
     let mut next = Registry::restored(&file.limits, file.clocks, &written, Gap::Counted, NOW, 2);
     next.take_decisions(&file.limits, &written, Gap::Counted, NOW);
     assert_eq!(top_up(&mut next), (Ok(false), Some(15)));
-    let by = |registry: &mut Registry| registry.limit("a").expect("it is there").topped_up_as("march");
+    let by = |registry: &mut Registry| {
+        registry.limit("a").expect("it is there").topped_up_as("march").expect("it was made").permits
+    };
     assert_eq!(by(&mut next), Some(5));
     // A store of an earlier version knows the name, but not the permits.
     let mut older = written.clone();

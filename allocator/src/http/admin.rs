@@ -15,11 +15,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::Decision;
-use lessor_ledger::registry::limit::Limit;
+use lessor_ledger::registry::limit::{Limit, PoolId};
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
-use lessor_protocol::{NodeName, PERMITS_MAX};
+use lessor_protocol::{Key, NodeName, PERMITS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -138,7 +138,7 @@ async fn top_up(
         if permits > most {
             decider.confirms(&format!("permits is {permits}, and the limit has {most} at most"))?;
         }
-        check_id(limit, id, permits)?;
+        check_id(limit, id, permits, &pool)?;
         let was_made = limit.top_up(now, pool.clone(), permits, id)?;
         let available = limit.view(now, &pool).map_or(0, |view| view.available);
         let configured = limit.config().name.to_string();
@@ -156,18 +156,26 @@ async fn top_up(
 }
 
 /// # Errors
-/// If `id` was used before for another number of permits: the limit would take the request for that top-up, and add
-/// nothing.
-fn check_id(limit: &Limit, id: Option<&str>, permits: u64) -> Result<(), Problem> {
-    match id.and_then(|id| Some((id, limit.topped_up_as(id)?))) {
-        Some((id, before)) if before != permits => {
-            let detail = format!(
-                "id is {}, under which {before} permits were added already: {permits} more need another id",
-                quoted(id)
-            );
-            Err(Problem::of_field(StatusCode::CONFLICT, "id_used", "id", detail))
+/// If `id` was used before for another number of permits, or for another `pool`: the limit would take the request for
+/// that top-up, and add nothing.
+fn check_id(limit: &Limit, id: Option<&str>, permits: u64, pool: &PoolId) -> Result<(), Problem> {
+    let Some(before) = id.and_then(|id| limit.topped_up_as(id)) else {
+        return Ok(());
+    };
+    let used = |detail: String| {
+        let detail = format!("id is {}, under which {detail}", quoted(&before.name));
+        Err(Problem::of_field(StatusCode::CONFLICT, "id_used", "id", detail))
+    };
+    match (before.permits, &before.pool) {
+        (Some(added), _) if added != permits => {
+            used(format!("{added} permits were added already: {permits} more need another id"))
         }
-        Some(_) | None => Ok(()),
+        (_, Some(other)) if other != pool => {
+            let of_key = |key: &Key| format!("the pool of key {}", quoted(key.as_str()));
+            let other = other.key.as_ref().map_or("another pool".to_owned(), of_key);
+            used(format!("permits were added to {other} already: this pool needs another id"))
+        }
+        (Some(_) | None, _) => Ok(()),
     }
 }
 

@@ -110,12 +110,11 @@ impl Registry {
                 limit: as_written(limit.as_deref().map(|limit| limit.config())),
                 file: as_written(file),
             });
-            let (suspension, (topped_up, topped_up_by)) = limit.map_or_else(Default::default, |limit| {
-                let top_ups = limit.topped_up();
-                let top_ups = top_ups.map(|(name, permits)| (name.to_owned(), permits.unwrap_or(0))).unzip();
-                (limit.suspension().save(now), top_ups)
-            });
-            let row = DecisionRow { suspension, topped_up, topped_up_by, put };
+            let mut row = DecisionRow { put, ..DecisionRow::default() };
+            if let Some(limit) = limit {
+                row.suspension = limit.suspension().save(now);
+                row.say_top_ups(limit.topped_up());
+            }
             (name, (row != DecisionRow::default()).then_some(row))
         });
         rows.collect()
@@ -157,7 +156,7 @@ impl Registry {
                     limit.learn_shares(left.shares);
                 }
                 *limit.suspension() = before.suspension().clone();
-                limit.was_topped_up(before.topped_up().map(|(name, permits)| (name.to_owned(), permits)));
+                limit.was_topped_up(before.topped_up().cloned());
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::overrides::SavedSuspension;
 use crate::pool::{Checkpoint, HighWater, Past, SavedPast, SavedShares};
-use crate::registry::limit::PoolId;
+use crate::registry::limit::{PoolId, TopUp};
 use crate::rule::Gap;
 use lessor_protocol::{ClockBounds, Key, LimitName, Moment};
 use serde::{Deserialize, Serialize};
@@ -108,17 +108,50 @@ pub struct DecisionRow {
     /// versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub topped_up_by: Vec<u64>,
+    /// The pool of each of these top-ups, in the same order: its name and its key. `None` where it is not known. Empty
+    /// if all were top-ups of a limit with only one pool, and in stores of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub topped_up_in: Vec<Option<(Option<String>, Option<String>)>>,
     /// The limit, if it is not as the file says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub put: Option<PutRow>,
 }
 
 impl DecisionRow {
-    /// Returns the last top-ups, each with its name and, if they are known, its permits.
-    pub(super) fn top_ups(&self) -> impl Iterator<Item = (String, Option<u64>)> {
+    /// Returns the last top-ups.
+    pub(super) fn top_ups(&self) -> impl Iterator<Item = TopUp> {
         let permits = self.topped_up_by.iter().map(|&permits| (permits > 0).then_some(permits));
-        self.topped_up.iter().cloned().zip(permits.chain(std::iter::repeat(None)))
+        let pools = self.topped_up_in.iter().map(|pool| pool_id(pool.as_ref()?));
+        let permits = permits.chain(std::iter::repeat(None));
+        let known = permits.zip(pools.chain(std::iter::repeat(None)));
+        let all = self.topped_up.iter().cloned().zip(known);
+        all.map(|(name, (permits, pool))| TopUp { name, permits, pool })
     }
+
+    /// Adds `top_ups`, the oldest first.
+    pub(super) fn say_top_ups<'a>(&mut self, top_ups: impl Iterator<Item = &'a TopUp>) {
+        let mut has_many = false;
+        for TopUp { name, permits, pool } in top_ups {
+            has_many |= pool.as_ref().is_some_and(|pool| *pool != PoolId::default());
+            self.topped_up.push(name.clone());
+            self.topped_up_by.push(permits.unwrap_or(0));
+            let text = |pool: &PoolId| {
+                let (name, key) = (pool.name.as_ref(), pool.key.as_ref());
+                (name.map(|name| name.as_str().to_owned()), key.map(|key| key.as_str().to_owned()))
+            };
+            self.topped_up_in.push(pool.as_ref().map(text));
+        }
+        if !has_many {
+            self.topped_up_in.clear();
+        }
+    }
+}
+
+/// Reads the name and the key of a pool. `None` if they are none.
+fn pool_id((name, key): &(Option<String>, Option<String>)) -> Option<PoolId> {
+    let name = name.as_deref().map(LimitName::try_new).transpose().ok()?;
+    let key = key.as_deref().map(Key::try_new).transpose().ok()?;
+    Some(PoolId { name, key })
 }
 
 /// A limit that was put or removed over the API.
@@ -194,5 +227,35 @@ fn put<K: Ord + Clone, V: Clone>(all: &mut BTreeMap<K, V>, rows: &BTreeMap<K, Op
             Some(row) => drop(all.insert(key.clone(), row.clone())),
             None => drop(all.remove(key)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn top_ups_are_read_as_they_were_written() {
+        let top_up = |name: &str, permits, pool: Option<&str>| {
+            let key = |key: &str| PoolId::from(Key::try_new(key).ok().filter(|_| !key.is_empty()));
+            TopUp { name: name.to_owned(), permits, pool: pool.map(key) }
+        };
+        let text = |all: &[TopUp]| {
+            let mut row = DecisionRow::default();
+            row.say_top_ups(all.iter());
+            serde_json::to_string(&row).expect("plain data")
+        };
+        let read = |text: &str| {
+            let row: DecisionRow = serde_json::from_str(text).expect("a row");
+            row.top_ups().collect::<Vec<_>>()
+        };
+        let all = [top_up("x", Some(5), Some("a")), top_up("y", None, None), top_up("z", Some(6), Some(""))];
+        let written = text(&all);
+        assert!(written.ends_with(r#""topped_up_in":[[null,"a"],null,[null,null]]}"#), "{written}");
+        assert_eq!(read(&written), all);
+        // With one pool only, and in earlier versions, no pool is written down.
+        assert_eq!(text(&all[2..]), r#"{"topped_up":["z"],"topped_up_by":[6]}"#);
+        assert_eq!(read(r#"{"topped_up":["z"],"topped_up_by":[6]}"#), [top_up("z", Some(6), None)]);
+        assert_eq!(read(r#"{"topped_up":["z"]}"#), [top_up("z", None, None)]);
     }
 }

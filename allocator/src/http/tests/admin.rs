@@ -147,6 +147,20 @@ async fn a_top_up_is_made_once_however_often_it_is_sent() {
     assert_eq!(app.post("/v1/limits/none/top-up", r#"{"permits":1}"#).await.problem(404).0, "limit_unknown");
 }
 
+/// The bug: the top-up of another key under the same id was answered as if that key had been topped up before.
+#[tokio::test]
+async fn an_id_of_a_top_up_is_used_for_one_key() {
+    let app = App::new(true);
+    let path = "/v1/limits/export/top-up";
+    let of =
+        async |key: &str| app.post(path, format!(r#"{{"permits":5,"key":"{key}","id":"ticket-7"}}"#)).await;
+    assert_eq!(of("a").await.json()["topped_up"], json!(5));
+    let (code, field, detail) = of("b").await.problem(409);
+    assert_eq!((code.as_str(), field.as_str()), ("id_used", "id"), "{detail}");
+    assert!(detail.contains("\"ticket-7\"") && detail.contains("key \"a\""), "{detail}");
+    assert_eq!(of("a").await.json()["topped_up"], json!(0), "the same again");
+}
+
 #[tokio::test]
 async fn a_paused_limit_and_a_blocked_node_are_lent_nothing() {
     let app = App::new(true);

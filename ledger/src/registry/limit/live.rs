@@ -28,8 +28,19 @@ const NAMES_MAX: usize = 64;
 pub(super) struct TopUps {
     /// Permits of all top-ups.
     pub(super) permits: u64,
-    /// Names of the last top-ups, the oldest first, each with its permits where they are known.
-    names: VecDeque<(String, Option<u64>)>,
+    /// The last top-ups that had a name, the oldest first.
+    named: VecDeque<TopUp>,
+}
+
+/// A top-up under a name. Stores of earlier versions know only the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopUp {
+    /// The name.
+    pub name: String,
+    /// The permits added, if they are known.
+    pub permits: Option<u64>,
+    /// The pool that they were added to, if it is known.
+    pub pool: Option<PoolId>,
 }
 
 /// The effect of a change on one pool.
@@ -123,7 +134,7 @@ impl Limit {
         permits: u64,
         name: Option<&str>,
     ) -> Result<bool, AskRejection> {
-        if name.is_some_and(|name| self.top_ups.names.iter().any(|(known, _)| known == name)) {
+        if name.is_some_and(|name| self.topped_up_as(name).is_some()) {
             return Ok(false);
         }
         if !self.pools.contains(&id) {
@@ -149,27 +160,28 @@ impl Limit {
         self.write_soon(&id);
         self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
         if let Some(name) = name {
-            self.top_ups.names.push_back((name.to_owned(), Some(permits)));
-            if self.top_ups.names.len() > NAMES_MAX {
-                self.top_ups.names.pop_front();
+            let top_up = TopUp { name: name.to_owned(), permits: Some(permits), pool: Some(id) };
+            self.top_ups.named.push_back(top_up);
+            if self.top_ups.named.len() > NAMES_MAX {
+                self.top_ups.named.pop_front();
             }
         }
         Ok(true)
     }
 
-    /// Returns the permits of the top-up called `name`; `None` if there was none, or it is not known any more.
-    pub fn topped_up_as(&self, name: &str) -> Option<u64> {
-        self.top_ups.names.iter().find(|(known, _)| known == name).and_then(|(_, permits)| *permits)
+    /// Returns the top-up called `name`; `None` if there was none, or it is not known any more.
+    pub fn topped_up_as(&self, name: &str) -> Option<&TopUp> {
+        self.top_ups.named.iter().find(|top_up| top_up.name == name)
     }
 
-    /// Returns the last top-ups, the oldest first, each with its name and its permits where they are known.
-    pub(crate) fn topped_up(&self) -> impl Iterator<Item = (&str, Option<u64>)> {
-        self.top_ups.names.iter().map(|(name, permits)| (name.as_str(), *permits))
+    /// Returns the last top-ups that had a name, the oldest first.
+    pub(crate) fn topped_up(&self) -> impl Iterator<Item = &TopUp> {
+        self.top_ups.named.iter()
     }
 
     /// Restores the top-ups of an earlier run.
-    pub(crate) fn was_topped_up(&mut self, before: impl Iterator<Item = (String, Option<u64>)>) {
-        self.top_ups.names = before.take(NAMES_MAX).collect();
+    pub(crate) fn was_topped_up(&mut self, before: impl Iterator<Item = TopUp>) {
+        self.top_ups.named = before.take(NAMES_MAX).collect();
     }
 
     /// Returns which nodes the limit lends nothing to.

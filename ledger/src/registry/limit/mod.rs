@@ -22,7 +22,7 @@ mod written;
 pub use figures::{Answered, Disagreed, Figures};
 pub use forecasts::ForecastSum;
 pub(crate) use leased::{AnswerAbove, AskAbove, Due};
-pub use live::{Effect, Preview};
+pub use live::{Effect, Preview, TopUp};
 pub(crate) use pool_entry::CountedPool;
 pub use pool_id::PoolId;
 pub use room::{Memory, MemoryWatch};
