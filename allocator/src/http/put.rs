@@ -48,6 +48,8 @@ pub(super) async fn put(
         if dry_run {
             let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
             let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
+            // Nothing changes, so the exchanges between two such looks go first.
+            let _turn = shared.turn_to_show().await;
             let preview = shared.with(|registry, now| {
                 check_fresh(registry, now, &name, fresh)?;
                 check_keys(&shared, registry, &config)?;

@@ -2,15 +2,17 @@
 //! as long as what it lent counts.
 
 use super::limits::Limits;
+use super::parents::{Tree, check_below_in_store, check_parent, is_below_in_store, of_limit};
 use super::written::Departed;
-use super::{Keyed, LimitConfig, Registry, Upstream, keep, wrong_parent};
+use super::{DEPTH_MAX, Keyed, LimitConfig, Registry, Upstream, keep};
 use crate::CarryOver;
 use crate::named::LIMITS_MAX;
 use crate::overrides::Changes;
 use crate::pool::{EarlierShares, Past};
 use crate::registry::limit::Limit;
 use lessor_protocol::Moment;
-use std::sync::MutexGuard;
+use std::collections::BTreeSet;
+use std::sync::{Arc, MutexGuard};
 
 /// The error that there is no room for another limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +45,17 @@ pub enum Put {
     Changed,
     /// A removed limit of that name goes on, because what it lent still counts.
     Revived,
+}
+
+/// The limits on which it depends whether a change fits, beside the limits that are put.
+#[derive(Debug)]
+struct Relatives {
+    /// Limits that do not change, below limits that do.
+    below: Vec<Arc<LimitConfig>>,
+    /// Limits that do not change, above those that are put or in `below`.
+    above: Vec<Arc<LimitConfig>>,
+    /// The number of limits that do not change and whose parents a shared store keeps.
+    in_store: usize,
 }
 
 impl Registry {
@@ -168,13 +181,54 @@ impl Registry {
     }
 
     fn wrong_family(&self, removed: &[&str], put: &[&LimitConfig]) -> Option<String> {
-        let stays = |config: &LimitConfig| {
-            !removed.contains(&config.name.as_str()) && put.iter().all(|put| put.name != config.name)
-        };
-        let stay = self.limits.locked().filter(|(_, limit)| stays(limit.config()));
-        let stay = stay.map(|(_, limit)| limit.config().clone());
-        let all: Vec<LimitConfig> = stay.chain(put.iter().map(|&put| put.clone())).collect();
-        wrong_parent(&all)
+        let Relatives { below, above, in_store } = self.relatives(removed, put);
+        if let Some(last) = put.iter().rfind(|limit| is_below_in_store(limit)) {
+            let in_store = in_store + put.iter().filter(|limit| is_below_in_store(limit)).count();
+            if let Err(problem) = check_below_in_store(in_store) {
+                return Some(of_limit(last, &problem));
+            }
+        }
+        let to_check = || put.iter().copied().chain(below.iter().map(|limit| &**limit));
+        let tree = Tree::of(to_check().chain(above.iter().map(|limit| &**limit)));
+        to_check().find_map(|limit| Some(of_limit(limit, &check_parent(&tree, limit).err()?)))
+    }
+
+    /// Returns the limits on which it depends whether a change fits. The change is made while no exchange goes on, so
+    /// it copies no configuration and looks at no other limit twice.
+    fn relatives(&self, removed: &[&str], put: &[&LimitConfig]) -> Relatives {
+        let names = put.iter().map(|limit| limit.name.as_str());
+        let changed: BTreeSet<&str> = removed.iter().copied().chain(names).collect();
+        let others = self.limits.locked().filter(|(name, _)| !changed.contains(name));
+        let others = others.filter(|(_, limit)| limit.config().parent.is_some());
+        let mut left: Vec<Arc<LimitConfig>> = others.map(|(_, limit)| limit.shared_config()).collect();
+        let in_store = left.iter().filter(|limit| is_below_in_store(limit)).count();
+        let mut reached: BTreeSet<String> = changed.iter().map(|name| (*name).to_owned()).collect();
+        let mut below = vec![];
+        // Limits farther below have too many limits above them in any case.
+        for _ in 0..DEPTH_MAX {
+            let is_below = |limit: &Arc<LimitConfig>| {
+                limit.parent.as_ref().is_some_and(|parent| reached.contains(parent))
+            };
+            let (next, others): (Vec<_>, Vec<_>) = left.into_iter().partition(is_below);
+            reached = next.iter().map(|limit| limit.name.to_string()).collect();
+            below.extend(next);
+            left = others;
+        }
+        let parents = put.iter().filter_map(|limit| limit.parent.as_ref());
+        let parents = parents.chain(below.iter().filter_map(|limit| limit.parent.as_ref()));
+        let mut next: BTreeSet<String> = parents.cloned().collect();
+        let mut seen: BTreeSet<String> = below.iter().map(|limit| limit.name.to_string()).collect();
+        let mut above = vec![];
+        while let Some(name) = next.pop_first() {
+            if changed.contains(name.as_str()) || !seen.insert(name.clone()) {
+                continue;
+            }
+            if let Some(limit) = self.limits.lock(&name) {
+                next.extend(limit.config().parent.clone());
+                above.push(limit.shared_config());
+            }
+        }
+        Relatives { below, above, in_store }
     }
 
     /// Returns what a new limit has to wait for, where `earlier` is what an earlier run left. Patterns that stood for
@@ -291,4 +345,59 @@ fn lent_below<'a>(limits: &'a Limits, prefix: &'a str) -> impl Iterator<Item = M
     let prefixes = (0..prefix.len()).filter_map(|end| prefix.get(..end));
     let patterns = prefixes.filter_map(|shorter| limits.lock(&format!("{shorter}*")));
     patterns.filter(move |limit| limit.stands_below(prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::fixtures::Config;
+
+    const RULES: &str = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1m\" }]";
+
+    fn limits(text: &str) -> Vec<LimitConfig> {
+        Config::parse(text).expect("valid").limits
+    }
+
+    /// The bug: each change copied all configurations and searched each parent in a list of them, while no exchange
+    /// went on. With 5,000 limits below one parent, leases of a second ran out meanwhile.
+    #[test]
+    fn a_change_looks_at_the_limits_above_and_below_and_copies_none() {
+        let child = |child: usize| format!("[[limit]]\nname = \"c{child}\"\nparent = \"p\"\n{RULES}\n");
+        let children: String = (0..5_000).map(child).collect();
+        let text = format!("[[limit]]\nname = \"p\"\n{RULES}\n{children}[[limit]]\nname = \"o\"\n{RULES}\n");
+        let now = Moment::from_nanos(1);
+        let registry = Registry::new(&limits(&text), Default::default(), Past::None, now, 7);
+        let looked_at = |removed: &[&str], put: &[&LimitConfig]| {
+            let found = registry.relatives(removed, put);
+            for limit in found.below.iter().chain(&found.above) {
+                let own = registry.limits.lock(limit.name.as_str()).expect("it is there").shared_config();
+                assert!(Arc::ptr_eq(&own, limit), "a copy of {:?}", limit.name);
+            }
+            (found.below.len(), found.above.len())
+        };
+        let changed = limits(&text);
+        let [parent, child, .., other] = &changed[..] else { panic!("they are there") };
+        assert_eq!(looked_at(&[], &[other]), (0, 0));
+        assert_eq!(looked_at(&[], &[child]), (0, 1));
+        assert_eq!(looked_at(&["c7"], &[child, other]), (0, 1));
+        assert_eq!(looked_at(&[], &[parent]), (5_000, 0));
+        assert_eq!(looked_at(&["p"], &[child]), (4_999, 0));
+        let wrong = |removed: &[&str], put: &[&LimitConfig]| registry.check(removed, put).err();
+        assert_eq!(wrong(&["c7"], &[parent, child, other]), None);
+        assert!(matches!(wrong(&["p"], &[]), Some(Unfit::Parent(problem)) if problem.contains("\"c0\"")));
+        let below = LimitConfig { parent: Some("c0".to_owned()), ..parent.clone() };
+        assert!(matches!(wrong(&[], &[&below]), Some(Unfit::Parent(problem)) if problem.contains("itself")));
+    }
+
+    /// Decisions of several allocators may contradict. They are in force, so they keep no other limit from a change.
+    #[test]
+    fn a_limit_without_its_parent_keeps_no_other_one_from_a_change() {
+        let text = format!(
+            "[[limit]]\nname = \"a\"\nparent = \"gone\"\n{RULES}\n[[limit]]\nname = \"b\"\n{RULES}\n"
+        );
+        let limits = limits(&text);
+        let registry = Registry::new(&limits, Default::default(), Past::None, Moment::from_nanos(1), 7);
+        assert_eq!(registry.check(&[], &[&limits[1]]), Ok(()));
+        assert!(registry.check(&[], &[&limits[0]]).is_err());
+    }
 }
