@@ -4,6 +4,7 @@
 mod open;
 mod overrides;
 mod served;
+mod turns;
 
 use crate::access::Access;
 use crate::audit::Audit;
@@ -27,7 +28,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::watch;
+pub(crate) use turns::TooManyWait;
+use turns::Turns;
 
 /// The registry, its clock and its metrics.
 #[derive(Debug)]
@@ -61,8 +64,7 @@ pub(crate) struct Shared {
     registry: RwLock<Registry>,
     /// Whether a panic left the books half written.
     is_broken: AtomicBool,
-    /// Permit to write a long answer, one at a time.
-    show: Semaphore,
+    show: Turns,
     bodies: Bodies,
     standing: Standing,
 }
@@ -112,7 +114,7 @@ impl Shared {
             access: OnceLock::new(),
             audit: Audit::new(config.audit.clone()),
             registry: RwLock::new(registry),
-            show: Semaphore::new(1),
+            show: Turns::default(),
             bodies: Bodies::new(config.server.connections_max, config.server.connections_per_address_max),
             standing: Standing::default(),
             is_broken: AtomicBool::new(false),
@@ -221,12 +223,6 @@ impl Shared {
     pub(crate) fn parents(&self) -> BTreeMap<String, String> {
         let limits = self.limits();
         parents_of(limits.iter().map(|(name, limit)| (name.as_str(), limit.parent.as_deref())))
-    }
-
-    /// Waits until no other request writes a long answer. Cancel-safe.
-    pub(crate) async fn turn_to_show(&self) -> Option<SemaphorePermit<'_>> {
-        // An error says that it was closed, which it never is.
-        self.show.acquire().await.ok()
     }
 
     /// When this life began.

@@ -2,6 +2,7 @@
 //! response here, in one place.
 
 use crate::journal::NotDurable;
+use crate::shared::TooManyWait;
 use crate::uplink::Unpublished;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -109,6 +110,12 @@ impl From<NotDurable> for Problem {
     fn from(_: NotDurable) -> Self {
         let detail = "the store cannot be written: nothing new is lent until it can";
         Problem::unavailable("store_failing", detail)
+    }
+}
+
+impl From<TooManyWait> for Problem {
+    fn from(full: TooManyWait) -> Self {
+        Problem::unavailable("answers_full", full.to_string())
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) async fn put(
             let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
             let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
             // Nothing changes, so the exchanges between two such looks go first.
-            let _turn = shared.turn_to_show().await;
+            let _turn = shared.turn_to_show().await?;
             let preview = shared.with(|registry, now| {
                 check_fresh(registry, now, &name, fresh)?;
                 check_keys(&shared, registry, &config)?;
@@ -79,6 +79,7 @@ pub(super) async fn put(
         decider.has_done(&shared, "put", &name, more, kept).await?;
         tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+        let _turn = shared.turn_after_change().await;
         // Another change may have removed the limit meanwhile.
         let shown = show::look(&shared, &name).ok();
         let write = move || {
@@ -86,7 +87,7 @@ pub(super) async fn put(
                 shown.map_or_else(|| b"null".to_vec(), |(config, figures)| show::body(&config, &figures));
             (status, tagged(&config), json(body)).into_response()
         };
-        show::written(&shared, write).await
+        show::written(write).await
     })
     .await
 }
@@ -182,9 +183,10 @@ pub(super) async fn remove(
 
 /// `GET /v1/limits/{name}`, with its etag.
 pub(super) async fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
+    let _turn = shared.turn_to_show().await?;
     let (config, figures) = show::look(shared, name)?;
     let write = move || (tagged(&config), json(show::body(&config, &figures))).into_response();
-    show::written(shared, write).await
+    show::written(write).await
 }
 
 fn config(shared: &Shared, name: &str, body: &[u8]) -> Result<LimitConfig, Problem> {

@@ -32,8 +32,9 @@ const PAGE_MAX: usize = 1_000;
 /// `GET /v1/limits`
 pub(super) async fn limits(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
     visitor.needs(&shared, "read", Rights::may_look)?;
+    let _turn = shared.turn_to_show().await?;
     let limits = shared.with(Registry::snapshots);
-    let body = written(&shared, move || {
+    let body = written(move || {
         let seen =
             limits.iter().filter(|(config, _)| visitor.may(|rights| rights.may_read(config.name.as_str())));
         let limits: Vec<Shown> = seen.map(|(config, figures)| Shown::of(config, figures)).collect();
@@ -42,13 +43,11 @@ pub(super) async fn limits(State(shared): State<Arc<Shared>>, visitor: Visitor) 
     Ok(json(body.await?))
 }
 
-/// Runs `write` on a thread for blocking work, so that no exchange waits for it. One runs at a time: configurations may
-/// have megabytes, and encoding them must not take every processor, or the memory, from exchanges.
+/// Runs `write` on a thread for blocking work, so that no exchange waits for it. The caller has its turn: configurations
+/// may have megabytes, and encoding them must not take every processor, or the memory, from exchanges.
 pub(super) async fn written<T: Send + 'static>(
-    shared: &Shared,
     write: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Problem> {
-    let _turn = shared.turn_to_show().await;
     tokio::task::spawn_blocking(write).await.map_err(|error| {
         tracing::error!(%error, "an answer could not be written: this is a bug");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the answer could not be written")

@@ -61,11 +61,13 @@ impl App {
 
     async fn send(&self, request: Request<Body>) -> Reply {
         let response = self.service.clone().answer(request).await.expect("routes do not fail");
-        let header = |name| {
-            let value = response.headers().get(name)?;
-            Some(value.to_str().expect("our headers are text").to_owned())
+        let (media, allow) = {
+            let header = |name| {
+                let value = response.headers().get(name)?;
+                Some(value.to_str().expect("our headers are text").to_owned())
+            };
+            (header("content-type").unwrap_or_default(), header("allow"))
         };
-        let (media, allow) = (header("content-type").unwrap_or_default(), header("allow"));
         let status = response.status();
         let body = to_bytes(response.into_body(), usize::MAX).await.expect("our own body");
         let text = String::from_utf8(body.to_vec()).expect("our bodies are text");

@@ -4,6 +4,7 @@ use super::*;
 use crate::config::limit_from_json;
 use lessor_ledger::CarryOver;
 use std::time::Duration;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 fn put(app: &App, name: &str, body: &Value) {
@@ -50,7 +51,7 @@ async fn limits_are_shown_one_request_at_a_time_and_exchanges_go_on() {
     let overrides: Vec<Value> =
         (0..8_000).map(|key| json!({ "key": format!("k{key}"), "rules": rules() })).collect();
     put(&app, "large", &json!({ "keyed": true, "rules": rules(), "override": overrides }));
-    let turn = app.shared.turn_to_show().await.expect("it is open");
+    let turn = app.shared.turn_to_show().await.expect("room");
     for path in ["/v1/limits", "/v1/limits/large"] {
         let waits = timeout(Duration::from_millis(50), app.get(path)).await;
         assert!(waits.is_err(), "{path} waits for its turn");
@@ -62,4 +63,36 @@ async fn limits_are_shown_one_request_at_a_time_and_exchanges_go_on() {
     assert!(all.text.len() > 600_000, "{} bytes", all.text.len());
     let one = app.get("/v1/limits/large").await.json();
     assert_eq!((&one["name"], &one["pools"], &one["keyed"]), (&json!("large"), &json!(0), &json!(true)));
+}
+
+/// The bug: each request for all limits took what it shows before it waited for its turn, and any number waited.
+#[tokio::test]
+async fn requests_that_wait_for_a_long_answer_are_few_and_hold_nothing() {
+    let app = Arc::new(App::new(true));
+    let config =
+        app.shared.with(|registry, _| registry.limit("export").expect("it is there").shared_config());
+    let before = Arc::strong_count(&config);
+    let turn = app.shared.turn_to_show().await.expect("room");
+    let mut waiting = JoinSet::new();
+    for n in 0..100 {
+        let (app, path) = (app.clone(), if n % 2 == 0 { "/v1/limits" } else { "/v1/limits/export" });
+        waiting.spawn(async move { app.get(path).await });
+    }
+    for _ in 0..37 {
+        let refused = waiting.join_next().await.expect("they were refused").expect("no panic");
+        let (code, _, detail) = refused.problem(503);
+        assert!(code == "answers_full" && detail.contains("64 requests"), "{code}: {detail}");
+    }
+    assert_eq!((waiting.len(), Arc::strong_count(&config)), (63, before));
+    let put = Request::put("/v1/limits/export?confirm=true").header("if-match", "*");
+    let body = json!({ "keyed": true, "keys_max": 2000, "rules": rules() }).to_string();
+    let put = put.header("content-type", "application/json").body(Body::from(body)).expect("a request");
+    let mut changing = JoinSet::new();
+    let other = app.clone();
+    changing.spawn(async move { other.send(put).await });
+    drop(turn);
+    let changed = changing.join_next().await.expect("one").expect("no panic");
+    assert_eq!(changed.status, StatusCode::OK, "a change that was made is not refused: {}", changed.text);
+    let answered = waiting.join_all().await;
+    assert!(answered.iter().all(|reply| reply.status == StatusCode::OK));
 }
