@@ -21,7 +21,7 @@ use lessor_protocol::foreign::excerpt;
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, entropy, trace};
 use rooted::Rooted;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -44,21 +44,25 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// end. A store elects another leader in that time.
 const FAREWELL_MAX: Duration = Duration::from_secs(4);
 
-/// Pause before a task that ended in a panic begins again, so that one that always does is no burden and no flood of
-/// errors.
+/// Pause before a task that ended in a panic, or could not be started, is started again, so that one that always fails
+/// is no burden and no flood of errors.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The tasks of all upstreams. They end when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Uplinks {
+    /// The upstreams that have a task.
     known: BTreeSet<Upstream>,
+    /// The upstreams whose task could not be started: when that was last attempted, and why it failed.
+    failing: BTreeMap<Upstream, (Moment, String)>,
     tasks: JoinSet<()>,
     /// The upstream of each task.
     upstreams: HashMap<Id, Upstream>,
 }
 
 impl Uplinks {
-    /// Starts a task for each upstream that is new since the last call, and for each whose task ended in a panic.
+    /// Starts a task for each upstream that has none yet, and for each whose task ended in a panic. A task that cannot
+    /// be started, because a file is missing for a moment for example, is started by a later call.
     pub(crate) fn keep_up(&mut self, shared: &Arc<Shared>) {
         for upstream in self.lost() {
             // The new task counts its exchanges from one.
@@ -66,6 +70,7 @@ impl Uplinks {
             if upstream.is_store() {
                 shared.shared_store_status().member_was_lost();
             }
+            self.known.remove(&upstream);
             self.start(shared, upstream, AGAIN_AFTER);
         }
         let mut upstreams = shared.beside(|registry, _| registry.upstreams());
@@ -74,10 +79,10 @@ impl Uplinks {
             upstreams.insert(Upstream::Store(store.time_source()));
         }
         for upstream in upstreams {
-            if self.known.contains(&upstream) {
+            let was_tried = |(at, _): &(Moment, String)| shared.now().since(*at) < AGAIN_AFTER;
+            if self.known.contains(&upstream) || self.failing.get(&upstream).is_some_and(was_tried) {
                 continue;
             }
-            self.known.insert(upstream.clone());
             self.start(shared, upstream, Duration::ZERO);
         }
     }
@@ -90,9 +95,21 @@ impl Uplinks {
                     sleep(pause).await;
                     uplink.run().await;
                 };
-                self.upstreams.insert(self.tasks.spawn(run).id(), upstream);
+                self.upstreams.insert(self.tasks.spawn(run).id(), upstream.clone());
+                if self.failing.remove(&upstream).is_some() {
+                    tracing::info!(%upstream, "leases from this upstream begin");
+                }
+                self.known.insert(upstream);
             }
-            Err(error) => tracing::error!(%upstream, %error, "nothing can be leased from this upstream"),
+            Err(error) => {
+                let problem = error.to_string();
+                // Said once, and not with each attempt.
+                if self.failing.get(&upstream).is_none_or(|(_, last)| *last != problem) {
+                    tracing::error!(%upstream, %error, "nothing can be leased from this upstream until that is mended");
+                    shared.metrics().upstream(&upstream).cannot_be_asked();
+                }
+                self.failing.insert(upstream, (shared.now(), problem));
+            }
         }
     }
 
@@ -370,74 +387,4 @@ fn rest_after(look: Duration, since: Duration) -> Option<Duration> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-
-    const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"30s\" }]\n";
-
-    /// Starts the tasks of an allocator that has `upstream`, whose task then ends in a panic, and looks after them.
-    async fn lost(config: &str, upstream: &Upstream) -> (Arc<Shared>, Uplinks) {
-        let shared = Arc::new(Shared::new(Config::parse(config).expect("valid"), true));
-        let mut uplinks = Uplinks::default();
-        uplinks.keep_up(&shared);
-        assert_eq!(uplinks.upstreams.values().collect::<Vec<_>>(), [upstream]);
-        let (session, rtt) = (|due: DueAbove| due.session, Duration::ZERO);
-        let look = || shared.with(|registry, now| session(registry.asks_above(now, upstream, rtt)));
-        let before = look();
-        uplinks.tasks.shutdown().await;
-        let broken = uplinks.tasks.spawn(async { panic!("a bug") });
-        uplinks.upstreams = HashMap::from([(broken.id(), upstream.clone())]);
-        while !broken.is_finished() {
-            tokio::task::yield_now().await;
-        }
-        uplinks.keep_up(&shared);
-        assert_eq!(uplinks.upstreams.values().collect::<Vec<_>>(), [upstream], "it began again");
-        assert!(!uplinks.upstreams.contains_key(&broken.id()) && uplinks.tasks.len() == 1);
-        assert_ne!(look(), before, "it counts its exchanges from one");
-        let ids: Vec<Id> = uplinks.upstreams.keys().copied().collect();
-        uplinks.keep_up(&shared);
-        assert!(uplinks.upstreams.contains_key(&ids[0]), "once is enough");
-        (shared, uplinks)
-    }
-
-    /// The bug: looks of many keys that were followed by short exchanges had the registry alone nearly all the time.
-    #[test]
-    fn after_a_look_that_took_long_there_is_a_rest_or_an_exchange_of_that_length() {
-        let millis = Duration::from_millis;
-        for (look, since, rest) in [
-            (50, 60, None),
-            (50, 50, None),
-            (50, 20, Some(millis(30))),
-            (0, 0, None),
-            (1, 0, Some(LOOK_EVERY)),
-        ] {
-            assert_eq!(rest_after(millis(look), millis(since)), rest, "{look} ms, {since} ms");
-        }
-    }
-
-    /// The bug: nothing was leased from the upstream any more.
-    #[tokio::test]
-    async fn a_task_that_ends_in_a_panic_begins_again() {
-        let url = "http://127.0.0.1:1";
-        let upstream = Upstream::Address(url.parse().expect("valid"));
-        let config = format!("[[limit]]\nname = \"a\"\nupstream = \"{url}\"\n");
-        let (shared, uplinks) = lost(&config, &upstream).await;
-        assert_eq!(shared.store_fails(), None);
-        shared.stop();
-        uplinks.finish().await;
-    }
-
-    /// The bug: the allocator lent nothing any more, and was ready.
-    #[tokio::test]
-    async fn a_store_whose_task_ended_is_silent_until_it_answers_the_next_one() {
-        let config = format!(
-            "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n[[limit]]\nname = \"a\"\n{RULES}"
-        );
-        let parsed = Config::parse(&config).expect("valid");
-        let StoreConfig::Shared(store) = &parsed.server.store else { panic!("it is shared") };
-        let (shared, _uplinks) = lost(&config, &Upstream::Store(store.time_source())).await;
-        assert!(shared.store_fails().is_some_and(|why| why.contains("task")), "{:?}", shared.store_fails());
-        assert!(shared.is_fresh() && shared.shared_store_status().has_lost_member(), "it may have lent");
-    }
-}
+mod tests;

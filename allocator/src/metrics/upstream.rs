@@ -55,6 +55,12 @@ impl UpstreamMetrics {
         self.note(Stands::Down);
     }
 
+    /// Records that no exchange can begin.
+    pub(crate) fn cannot_be_asked(&self) {
+        self.up.set(0.0);
+        self.note(Stands::Down);
+    }
+
     fn note(&self, stands: Stands) {
         *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = stands;
     }

@@ -1,0 +1,96 @@
+//! Tests of the tasks of upstreams: they begin, and begin again.
+
+use super::*;
+use crate::config::Config;
+use crate::metrics::Stands;
+
+const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"30s\" }]\n";
+
+/// Starts the tasks of an allocator that has `upstream`, whose task then ends in a panic, and looks after them.
+async fn lost(config: &str, upstream: &Upstream) -> (Arc<Shared>, Uplinks) {
+    let shared = Arc::new(Shared::new(Config::parse(config).expect("valid"), true));
+    let mut uplinks = Uplinks::default();
+    uplinks.keep_up(&shared);
+    assert_eq!(uplinks.upstreams.values().collect::<Vec<_>>(), [upstream]);
+    let (session, rtt) = (|due: DueAbove| due.session, Duration::ZERO);
+    let look = || shared.with(|registry, now| session(registry.asks_above(now, upstream, rtt)));
+    let before = look();
+    uplinks.tasks.shutdown().await;
+    let broken = uplinks.tasks.spawn(async { panic!("a bug") });
+    uplinks.upstreams = HashMap::from([(broken.id(), upstream.clone())]);
+    while !broken.is_finished() {
+        tokio::task::yield_now().await;
+    }
+    uplinks.keep_up(&shared);
+    assert_eq!(uplinks.upstreams.values().collect::<Vec<_>>(), [upstream], "it began again");
+    assert!(!uplinks.upstreams.contains_key(&broken.id()) && uplinks.tasks.len() == 1);
+    assert_ne!(look(), before, "it counts its exchanges from one");
+    let ids: Vec<Id> = uplinks.upstreams.keys().copied().collect();
+    uplinks.keep_up(&shared);
+    assert!(uplinks.upstreams.contains_key(&ids[0]), "once is enough");
+    (shared, uplinks)
+}
+
+/// The bug: looks of many keys that were followed by short exchanges had the registry alone nearly all the time.
+#[test]
+fn after_a_look_that_took_long_there_is_a_rest_or_an_exchange_of_that_length() {
+    let millis = Duration::from_millis;
+    for (look, since, rest) in [
+        (50, 60, None),
+        (50, 50, None),
+        (50, 20, Some(millis(30))),
+        (0, 0, None),
+        (1, 0, Some(LOOK_EVERY)),
+    ] {
+        assert_eq!(rest_after(millis(look), millis(since)), rest, "{look} ms, {since} ms");
+    }
+}
+
+/// The bug: nothing was leased from the upstream any more.
+#[tokio::test]
+async fn a_task_that_ends_in_a_panic_begins_again() {
+    let url = "http://127.0.0.1:1";
+    let upstream = Upstream::Address(url.parse().expect("valid"));
+    let config = format!("[[limit]]\nname = \"a\"\nupstream = \"{url}\"\n");
+    let (shared, uplinks) = lost(&config, &upstream).await;
+    assert_eq!(shared.store_fails(), None);
+    shared.stop();
+    uplinks.finish().await;
+}
+
+/// The bug: the allocator leased nothing from there until it was started again.
+#[tokio::test]
+async fn an_upstream_whose_token_was_missing_is_asked_once_the_token_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    let config = format!(
+        "[upstream_auth]\ntoken_file = {token:?}\n[[limit]]\nname = \"a\"\nupstream = \"http://127.0.0.1:1\"\n"
+    );
+    let shared = Arc::new(Shared::new(Config::parse(&config).expect("valid"), true));
+    let mut uplinks = Uplinks::default();
+    for _ in 0..2 {
+        uplinks.keep_up(&shared);
+        assert!(uplinks.tasks.is_empty() && uplinks.failing.len() == 1);
+        let stands = shared.metrics().upstreams_stand();
+        assert_eq!(stands, [("http://127.0.0.1:1".to_owned(), Stands::Down)], "it is seen");
+    }
+    std::fs::write(&token, "secret").expect("written");
+    uplinks.failing.values_mut().for_each(|(tried, _)| *tried = Moment::ORIGIN);
+    uplinks.keep_up(&shared);
+    uplinks.keep_up(&shared);
+    assert_eq!((uplinks.tasks.len(), uplinks.failing.len()), (1, 0));
+    shared.stop();
+    uplinks.finish().await;
+}
+
+/// The bug: the allocator lent nothing any more, and was ready.
+#[tokio::test]
+async fn a_store_whose_task_ended_is_silent_until_it_answers_the_next_one() {
+    let config =
+        format!("[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n[[limit]]\nname = \"a\"\n{RULES}");
+    let parsed = Config::parse(&config).expect("valid");
+    let StoreConfig::Shared(store) = &parsed.server.store else { panic!("it is shared") };
+    let (shared, _uplinks) = lost(&config, &Upstream::Store(store.time_source())).await;
+    assert!(shared.store_fails().is_some_and(|why| why.contains("task")), "{:?}", shared.store_fails());
+    assert!(shared.is_fresh() && shared.shared_store_status().has_lost_member(), "it may have lent");
+}
