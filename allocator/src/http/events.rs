@@ -16,11 +16,11 @@ use lessor_access::Rights;
 use lessor_protocol::push::Event;
 use std::convert::Infallible;
 use std::fmt;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::time::{Sleep, sleep};
 
 /// Silence after which a listener is told that the allocator is still there. After a longer silence, proxies between
 /// the two take the connection for dead. A shorter time only costs.
@@ -107,9 +107,12 @@ async fn next(mut listening: Listening, first: &'static str) -> Option<(Listenin
     if !first.is_empty() {
         return Some((listening, first.to_owned()));
     }
+    // It goes on through events that the listener may not hear.
+    let mut silence = pin!(sleep(HEARTBEAT));
     loop {
         let event = tokio::select! {
-            event = timeout(HEARTBEAT, listening.listener.next()) => event,
+            event = listening.listener.next() => Some(event?),
+            () = silence.as_mut() => None,
             () = listening.shared.stopped() => return None,
             () = listening.ends.as_mut() => return None,
         };
@@ -117,13 +120,12 @@ async fn next(mut listening: Listening, first: &'static str) -> Option<(Listenin
             listening.visitor = access.again(&listening.visitor)?;
         }
         let text = match event {
-            Ok(Some(event)) if !may_hear(&listening.visitor, &event) => continue,
-            Ok(Some(event)) => {
+            Some(event) if !may_hear(&listening.visitor, &event) => continue,
+            Some(event) => {
                 let data = serde_json::to_string(&event).expect("an event is plain data");
                 format!("event: limit\ndata: {data}\n\n")
             }
-            Ok(None) => return None,
-            Err(_) => ":\n\n".to_owned(),
+            None => ":\n\n".to_owned(),
         };
         return Some((listening, text));
     }
@@ -133,4 +135,50 @@ async fn next(mut listening: Listening, first: &'static str) -> Option<(Listenin
 /// limit.
 pub(super) fn may_hear(visitor: &Visitor, event: &Event) -> bool {
     event.limit.as_ref().is_none_or(|limit| visitor.may(|rights| rights.may_hear_of(limit)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Access, Shown};
+    use crate::config::Config;
+    use lessor_access::{Tokens, calendar};
+    use lessor_protocol::push::Kind;
+    use tokio::time::{advance, timeout};
+
+    /// The bug: each of them began the silence anew, and the listener took the allocator for gone.
+    #[tokio::test(start_paused = true)]
+    async fn events_that_a_listener_may_not_hear_put_off_no_heartbeat() {
+        let (mut tokens, folder) = (Tokens::default(), tempfile::tempdir().expect("a folder"));
+        let made = tokens.add("ops", None, calendar(), &[7; 36]).expect("room");
+        let file = folder.path().join("tokens.toml");
+        std::fs::write(&file, tokens.to_string()).expect("written");
+        let limit = |name: &str| {
+            format!(
+                "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]\n"
+            )
+        };
+        let role = "[[role]]\nname = \"r\"\nidentities = [\"token:ops\"]\nread = [\"a\"]\n";
+        let text = format!("[auth]\ntokens = {file:?}\n{role}{}{}", limit("a"), limit("b"));
+        let config = Config::parse(&text).expect("valid");
+        let access =
+            Access::load(config.auth.as_ref().expect("it is said"), &config.server.store).expect("good");
+        let shown = Shown { token: Some(made.text.reveal()), peer: None };
+        let visitor = access.visitor(shown, Origin::default()).expect("it is there");
+        let shared = Arc::new(Shared::new(config, true));
+        let listener = shared.events().listen(None, visitor.owner()).expect("room");
+        let ends = Box::pin(sleep(AGE_MIN));
+        let listening = Listening { listener, visitor, shared: shared.clone(), ends };
+        let told = async {
+            advance(HEARTBEAT - Duration::from_secs(1)).await;
+            shared.tell(&Event::of(Kind::Changed, "b"));
+        };
+        let (heard, ()) =
+            tokio::join!(timeout(HEARTBEAT + Duration::from_secs(1), next(listening, "")), told);
+        let (listening, text) = heard.expect("in time").expect("it goes on");
+        assert_eq!(text, ":\n\n");
+        shared.tell(&Event::of(Kind::Changed, "a"));
+        let (_, text) = next(listening, "").await.expect("it goes on");
+        assert!(text.contains("\"a\""), "{text}");
+    }
 }
