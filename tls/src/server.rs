@@ -2,12 +2,12 @@
 
 use crate::file::{self, TlsError};
 use crate::peer_name::PeerName;
-use crate::provider;
+use crate::{provider, validity};
 use lessor_files::{Look, Reloading};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -31,6 +31,15 @@ pub struct ServerFiles {
     /// The authorities of peers, in PEM form. If there are any, a peer needs a certificate that one of them vouches
     /// for.
     pub client_ca: Option<PathBuf>,
+}
+
+/// What the certificate of a peer says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerCertificate {
+    /// The name in it.
+    pub name: Option<PeerName>,
+    /// The moment after which it is no longer valid.
+    pub end: Option<SystemTime>,
 }
 
 /// Encrypts accepted connections.
@@ -62,19 +71,20 @@ impl Acceptor {
         self.config.clone().watch().await;
     }
 
-    /// Does the handshake with the peer on `stream`. Returns its name, too, if it had to show a certificate.
+    /// Does the handshake with the peer on `stream`. Returns what its certificate says, too, if it had to show one.
     ///
     /// # Errors
     /// If the handshake fails, or takes longer than [`HANDSHAKE_WAIT`].
-    pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<PeerName>)>
+    pub async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, PeerCertificate)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let handshake = tokio_rustls::TlsAcceptor::from(self.config.current()).accept(stream);
         let stream = timeout(HANDSHAKE_WAIT, handshake).await??;
         let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let name = shown.and_then(PeerName::of);
-        Ok((stream, name))
+        let shown =
+            PeerCertificate { name: shown.and_then(PeerName::of), end: shown.and_then(validity::end) };
+        Ok((stream, shown))
     }
 }
 

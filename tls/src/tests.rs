@@ -6,7 +6,7 @@ use lessor_files::Look;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio::time::timeout;
@@ -125,6 +125,19 @@ fn a_peer_is_named_by_its_spiffe_id_or_else_its_host() {
     assert_eq!(name("client.crt").as_deref(), Some(CLIENT));
     assert_eq!(name("server.crt").as_deref(), Some("localhost"));
     assert_eq!(name("ca.crt"), None);
+}
+
+#[test]
+fn the_end_of_a_certificate_is_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca = DevCa::try_new().expect("good");
+    for end in [1_000_000_000, 2_000_000_000, 4_000_000_000] {
+        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(end);
+        let signed = ca.sign_until(Purpose::Client, end).expect("good");
+        let (file, _) = signed.write(folder.path(), "client").expect("a folder to write in");
+        let certificate = CertificateDer::from_pem_file(file).expect("it is there");
+        assert_eq!(crate::validity::end(&certificate), Some(end));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use crate::http;
 use crate::shared::Shared;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use lessor_tls::Acceptor;
+use lessor_tls::{Acceptor, PeerCertificate};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -100,7 +100,7 @@ impl Peers {
         let (heads, stops) = (self.heads.clone(), self.stops.subscribe());
         let serving = Serving { service, builder, heads, stops };
         let (number, proven) = (self.unproven.number(), Proven::default());
-        let peer = Peer { address, name: None, proven: proven.clone() };
+        let peer = Peer { address, certificate: PeerCertificate::default(), proven: proven.clone() };
         let task = if let Some(tls) = self.tls.clone() {
             let Some(handshake) = self.handshakes.place(address) else { return false };
             let mut ends = self.stops.subscribe();
@@ -113,9 +113,9 @@ impl Peers {
                 };
                 drop(handshake);
                 match shaken {
-                    Ok((stream, name)) => {
-                        name.iter().for_each(|_| peer.proven.set());
-                        connection::serve(stream, serving, Peer { name, ..peer }).await;
+                    Ok((stream, certificate)) => {
+                        certificate.name.iter().for_each(|_| peer.proven.set());
+                        connection::serve(stream, serving, Peer { certificate, ..peer }).await;
                     }
                     Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
                 }

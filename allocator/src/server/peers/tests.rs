@@ -7,8 +7,9 @@ use super::*;
 use crate::config::Config;
 use crate::server::patience::WRITE_WAIT;
 use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
-use lessor_tls::{HANDSHAKE_WAIT, ServerFiles};
+use lessor_tls::{HANDSHAKE_WAIT, HttpClient, ServerFiles, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 const CONFIG: &str = r#"
@@ -119,6 +120,63 @@ async fn an_idle_connection_is_closed_after_a_while() {
     let answer =
         timeout(HEAD_WAIT * 2, answer_to(peer(&mut peers, LIVEZ).await)).await.expect("it is closed");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+}
+
+/// The bug: over HTTP/1 a connection lasted, and its peer was believed, for as long as it asked.
+#[tokio::test(start_paused = true)]
+async fn no_connection_over_http_1_lasts_for_ever() {
+    let mut peers = peers();
+    let mut peer = peer(&mut peers, "").await;
+    let (mut asked, mut answer) = (0, [0; 4_096]);
+    let asking = async {
+        while peer.write_all(LIVEZ.as_bytes()).await.is_ok()
+            && peer.read(&mut answer).await.is_ok_and(|n| n > 0)
+        {
+            asked += 1;
+            sleep(HEAD_WAIT / 2).await;
+        }
+    };
+    timeout(Duration::from_secs(3_700), asking).await.expect("it ends");
+    assert!((700..=721).contains(&asked), "{asked}");
+    assert_eq!(timeout(HEAD_WAIT, peers.ended()).await, Ok(Some(())));
+}
+
+/// The bug: a certificate was believed for as long as its connection lasted. This one is valid for two real seconds.
+#[tokio::test]
+async fn a_connection_ends_with_the_certificate_of_its_peer() {
+    let (folder, ca) = (tempfile::tempdir().expect("a folder"), DevCa::try_new().expect("good"));
+    let write =
+        |purpose, valid, name| ca.sign(purpose, valid).and_then(|signed| signed.write(folder.path(), name));
+    let (certificate, key) = write(Purpose::Server, VALID, "server").expect("good");
+    let shown = write(Purpose::Client, Duration::from_secs(2), "client").expect("good");
+    let authority = folder.path().join("ca.crt");
+    std::fs::write(&authority, ca.certificate()).expect("written");
+    let files = ServerFiles { certificate, key, client_ca: Some(authority.clone()) };
+    let mut peers = peers_by(Some(Arc::new(Acceptor::load(&files).expect("good"))));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("its address");
+    let tls = Tls::new().ca(authority).certificate(&shown.0, &shown.1);
+    let client = HttpClient::try_new(HEAD_WAIT, Some(tls)).expect("good");
+    let ask = || {
+        let request = axum::http::Request::get(format!("https://{address}/livez"));
+        client.send(request.body(vec![]).expect("a request"), HEAD_WAIT)
+    };
+    let (answer, served) = tokio::join!(ask(), async {
+        let (stream, _) = listener.accept().await.expect("a client");
+        peers.serve(stream, HERE)
+    });
+    assert!(served && answer.expect("it is valid yet").status() == 200);
+    // It is never idle.
+    let mut pace = tokio::time::interval(Duration::from_millis(100));
+    let ended = async {
+        loop {
+            tokio::select! {
+                ended = peers.ended() => return ended,
+                _ = async { (pace.tick().await, ask().await) } => {}
+            }
+        }
+    };
+    assert_eq!(timeout(Duration::from_secs(30), ended).await, Ok(Some(())));
 }
 
 /// Sends `pieces`, one a second, then reads to the end.
