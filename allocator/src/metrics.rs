@@ -7,12 +7,12 @@ mod roots;
 mod store;
 mod upstream;
 
-use crate::config::{Config, Upstream};
+use crate::config::{Config, LimitConfig, Upstream};
 use lessor_ledger::registry::Registry;
 use lessor_ledger::registry::limit::Figures;
 use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Moment, wire};
-use limit::LimitMetrics;
+use limit::{LimitMetrics, Totals};
 pub(crate) use limit::{PLACES, Ranks};
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{
@@ -86,11 +86,50 @@ pub(crate) struct Metrics {
     file_fails: Gauge,
     store: StoreMetrics,
     roots: RootMetrics,
-    /// By name; a removed limit shows zeros.
-    limits: Mutex<BTreeMap<String, LimitMetrics>>,
-    /// Most entries of `limits`, not counting [`OTHERS`].
+    limits: Mutex<Limits>,
+    /// Most limits with series of their own, not counting [`OTHERS`].
     named_max: usize,
     upstreams: Mutex<BTreeMap<String, Arc<Mutex<Stands>>>>,
+}
+
+/// The metrics of limits. No panic elsewhere can leave these maps half changed.
+#[derive(Default)]
+struct Limits {
+    /// By name; a removed limit shows zeros.
+    named: BTreeMap<String, LimitMetrics>,
+    /// The epoch of the registry that was last published. Another one counts from zero, as after a panic.
+    epoch: Option<u64>,
+    /// The totals that were last published of each limit that there is, or that was removed and still counts. A later
+    /// limit of the same name counts from zero.
+    published: BTreeMap<String, Totals>,
+    /// The same of rejected asks.
+    wrong: BTreeMap<Reason, u64>,
+}
+
+/// What the books say at a scrape. It is taken from the registry as a whole, and published without it.
+#[derive(Debug)]
+pub(crate) struct Scraped {
+    is_ready: bool,
+    epoch: u64,
+    sessions: usize,
+    wrong: BTreeMap<Reason, u64>,
+    limits: Vec<(Arc<LimitConfig>, Figures)>,
+    /// The names of removed limits that still count.
+    retired: BTreeSet<String>,
+}
+
+impl Scraped {
+    /// Reads the books.
+    pub(crate) fn of(registry: &mut Registry, now: Moment) -> Self {
+        Scraped {
+            is_ready: !registry.is_stopping() && registry.quarantined(now).is_empty(),
+            epoch: registry.epoch(),
+            sessions: registry.sessions(),
+            wrong: registry.wrong().clone(),
+            limits: registry.snapshots(now),
+            retired: registry.retired_names().map(str::to_owned).collect(),
+        }
+    }
 }
 
 /// Requests of one kind, by outcome.
@@ -144,7 +183,10 @@ impl Metrics {
             roots: RootMetrics::new(),
             upstreams: Mutex::default(),
             named_max: config.limits.len() + NAMED_MAX,
-            limits: Mutex::new(limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect()),
+            limits: Mutex::new(Limits {
+                named: limits.map(|name| (name.clone(), LimitMetrics::new(name))).collect(),
+                ..Limits::default()
+            }),
         }
     }
 
@@ -208,44 +250,60 @@ impl Metrics {
         self.connections_refused.increment(1);
     }
 
-    /// Publishes the figures of the books.
-    pub(crate) fn publish(&self, registry: &mut Registry, now: Moment) {
-        let ready = !registry.is_stopping() && registry.quarantined(now).is_empty();
-        self.ready.set(f64::from(u8::from(ready)));
-        self.epoch.set(registry.epoch() as f64);
-        self.sessions.set(registry.sessions() as f64);
-        for (reason, count) in registry.wrong() {
-            self.wrong[reason].absolute(*count);
-        }
-        // A map of counters: no panic elsewhere can have left it half changed.
+    /// Publishes what the books said.
+    pub(crate) fn publish(&self, scraped: Scraped) {
+        self.ready.set(f64::from(u8::from(scraped.is_ready)));
+        self.epoch.set(scraped.epoch as f64);
+        self.sessions.set(scraped.sessions as f64);
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut went: BTreeSet<String> = limits.keys().cloned().collect();
+        let Limits { named, epoch, published, wrong } = &mut *limits;
+        if epoch.replace(scraped.epoch) != Some(scraped.epoch) {
+            published.clear();
+            wrong.clear();
+        }
+        for (reason, count) in &scraped.wrong {
+            let last = wrong.get(reason).copied().unwrap_or(0);
+            self.wrong[reason].increment(count.saturating_sub(last));
+        }
+        *wrong = scraped.wrong;
+        let mut went: BTreeSet<String> = named.keys().cloned().collect();
         let made =
             |name: &str| metrics::with_local_recorder(&*self.recorder, || LimitMetrics::new(name.to_owned()));
-        let mut others: Option<Figures> = None;
-        for (config, figures) in registry.limits(now) {
+        let (mut others, mut counts): (Option<(Figures, Totals)>, _) = (None, scraped.retired);
+        for (config, figures) in &scraped.limits {
             let name = config.name.to_string();
+            counts.insert(name.clone());
             went.remove(&name);
-            let named = limits.len() - usize::from(limits.contains_key(OTHERS));
-            if named >= self.named_max && !limits.contains_key(&name) {
-                others = Some(others.map_or(figures, |others| others.and(&figures)));
+            let totals = Totals::of(figures);
+            let rose = totals.since(published.entry(name.clone()).or_default());
+            published.insert(name.clone(), totals);
+            let have_names = named.len() - usize::from(named.contains_key(OTHERS));
+            if have_names >= self.named_max && !named.contains_key(&name) {
+                others = Some(match others {
+                    None => (*figures, rose),
+                    Some((sums, mut totals)) => {
+                        totals.add(&rose);
+                        (sums.and(figures), totals)
+                    }
+                });
                 continue;
             }
-            limits.entry(name).or_insert_with_key(|name| made(name)).publish(&figures);
+            named.entry(name).or_insert_with_key(|name| made(name)).publish(figures, &rose);
         }
-        if let Some(figures) = others {
+        published.retain(|name, _| counts.contains(name));
+        if let Some((figures, rose)) = others {
             went.remove(OTHERS);
-            limits.entry(OTHERS.to_owned()).or_insert_with_key(|name| made(name)).publish(&figures);
+            named.entry(OTHERS.to_owned()).or_insert_with_key(|name| made(name)).publish(&figures, &rose);
         }
         for name in went {
-            limits[&name].clear();
+            named[&name].clear();
         }
     }
 
     /// Publishes the ranks of the limits that were looked at.
     pub(crate) fn rank(&self, ranks: &BTreeMap<String, Ranks>) {
         let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
-        limits.iter().for_each(|(name, limit)| limit.rank(ranks.get(name)));
+        limits.named.iter().for_each(|(name, limit)| limit.rank(ranks.get(name)));
     }
 
     /// Publishes the number of `listeners`, and how many events were `sent`.

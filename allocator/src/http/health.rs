@@ -5,6 +5,7 @@ use super::json;
 use super::problem::Problem;
 use super::ranks;
 use crate::access::Visitor;
+use crate::metrics::Scraped;
 use crate::shared::Shared;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -86,7 +87,7 @@ pub(super) async fn metrics(
     visitor: Visitor,
 ) -> Result<Response, Problem> {
     visitor.needs(&shared, "metrics", Rights::may_read_metrics)?;
-    shared.with(|registry, now| shared.metrics().publish(registry, now));
+    shared.metrics().publish(shared.with(Scraped::of));
     shared.metrics().rank(&ranks::of_limits(&shared).await);
     shared.metrics().roots().config_is(shared.shared_store_status().overrides().newest());
     shared.metrics().events(shared.events().listeners(), shared.events().sent());

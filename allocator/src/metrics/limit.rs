@@ -24,13 +24,8 @@ pub(super) struct LimitMetrics {
     quarantine: Gauge,
     paused: Gauge,
     blocked: Gauge,
-    topped_up: Counter,
-    granted: Counter,
-    spent: Counter,
-    returned: Counter,
-    burned: Counter,
-    reported_late: Counter,
-    shadow_refused: Counter,
+    /// In the order of [`Totals`].
+    totals: Vec<Counter>,
     withheld: Gauge,
     vendor_pauses: Gauge,
     time_to_empty: Gauge,
@@ -38,10 +33,49 @@ pub(super) struct LimitMetrics {
     ranks: Vec<Gauge>,
     /// In the order of [`Figures::by_standing`].
     states: Vec<Gauge>,
-    /// In the order of [`Disagreed::by_kind`].
-    disagreed: Vec<Counter>,
-    /// In the order of [`Answered::by_outcome`].
-    asks: Vec<Counter>,
+}
+
+/// Names of the first [`Totals`] of a limit.
+const TOTALS: [&str; 7] = [
+    "lessor_topped_up_permits_total",
+    "lessor_granted_permits_total",
+    "lessor_spent_permits_total",
+    "lessor_returned_permits_total",
+    "lessor_burned_permits_total",
+    "lessor_reported_late_permits_total",
+    "lessor_shadow_refused_permits_total",
+];
+
+/// Counts that only rise in the life of a limit, in the order of [`TOTALS`], [`Disagreed::by_kind`] and
+/// [`Answered::by_outcome`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals(Vec<u64>);
+
+impl Totals {
+    pub(super) fn of(figures: &Figures) -> Self {
+        let sums = &figures.sums;
+        let first = [figures.topped_up, sums.granted, sums.spent, sums.returned];
+        let first = first.into_iter().chain([sums.burned, sums.reported_late, sums.shadow_refused]);
+        let disagreed = sums.disagreed.by_kind().into_iter().map(|(_, count)| count);
+        Totals(first.chain(disagreed).chain(sums.answered.by_outcome().map(|(_, count)| count)).collect())
+    }
+
+    /// Returns how much each total rose since it was at `last`. Totals that fell have begun anew.
+    pub(super) fn since(&self, last: &Totals) -> Totals {
+        let last = |index: usize| last.0.get(index).copied().unwrap_or(0);
+        let has_begun_anew = self.0.iter().enumerate().any(|(index, total)| *total < last(index));
+        let rose = self.0.iter().enumerate().map(|(index, total)| match has_begun_anew {
+            true => *total,
+            false => total - last(index),
+        });
+        Totals(rose.collect())
+    }
+
+    /// Adds `other` to these.
+    pub(super) fn add(&mut self, other: &Totals) {
+        self.0.resize(self.0.len().max(other.0.len()), 0);
+        self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+    }
 }
 
 impl LimitMetrics {
@@ -50,6 +84,7 @@ impl LimitMetrics {
         let outcomes = Answered::default().by_outcome().into_iter();
         let asks = outcomes
             .map(|(outcome, _)| counter!("lessor_asks_total", "limit" => name.clone(), "outcome" => outcome));
+        let totals = TOTALS.into_iter().map(|total| counter!(total, "limit" => name.clone()));
         let kinds = Disagreed::default().by_kind().into_iter();
         let disagreed = kinds
             .map(|(how, _)| counter!("lessor_vendor_disagreed_total", "limit" => name.clone(), "how" => how));
@@ -63,10 +98,9 @@ impl LimitMetrics {
             ranks: ranks.collect(),
             states: states.collect(),
             time_to_empty: gauge!("lessor_time_to_empty_seconds", "limit" => name.clone()),
-            disagreed: disagreed.collect(),
+            totals: totals.chain(disagreed).chain(asks).collect(),
             withheld: gauge!("lessor_vendor_withheld_permits", "limit" => name.clone()),
             vendor_pauses: gauge!("lessor_vendor_paused_pools", "limit" => name.clone()),
-            asks: asks.collect(),
             ceiling: gauge!("lessor_ceiling_permits", "limit" => name.clone()),
             available: gauge!("lessor_available_permits", "limit" => name.clone()),
             outstanding: gauge!("lessor_outstanding_permits", "limit" => name.clone()),
@@ -75,14 +109,7 @@ impl LimitMetrics {
             lessees: gauge!("lessor_lessees", "limit" => name.clone()),
             quarantine: gauge!("lessor_quarantine_seconds", "limit" => name.clone()),
             paused: gauge!("lessor_paused", "limit" => name.clone()),
-            blocked: gauge!("lessor_blocked_nodes", "limit" => name.clone()),
-            topped_up: counter!("lessor_topped_up_permits_total", "limit" => name.clone()),
-            granted: counter!("lessor_granted_permits_total", "limit" => name.clone()),
-            spent: counter!("lessor_spent_permits_total", "limit" => name.clone()),
-            returned: counter!("lessor_returned_permits_total", "limit" => name.clone()),
-            burned: counter!("lessor_burned_permits_total", "limit" => name.clone()),
-            reported_late: counter!("lessor_reported_late_permits_total", "limit" => name.clone()),
-            shadow_refused: counter!("lessor_shadow_refused_permits_total", "limit" => name),
+            blocked: gauge!("lessor_blocked_nodes", "limit" => name),
         }
     }
 
@@ -103,8 +130,8 @@ impl LimitMetrics {
         }
     }
 
-    /// Publishes `figures`.
-    pub(super) fn publish(&self, figures: &Figures) {
+    /// Publishes `figures`, of which the totals `rose` since they were last published.
+    pub(super) fn publish(&self, figures: &Figures, rose: &Totals) {
         let sums = &figures.sums;
         self.ceiling.set(figures.ceiling as f64);
         self.available.set(sums.available as f64);
@@ -115,13 +142,6 @@ impl LimitMetrics {
         self.quarantine.set(figures.quarantine.as_secs_f64());
         self.paused.set(f64::from(u8::from(figures.paused)));
         self.blocked.set(figures.blocked as f64);
-        self.topped_up.absolute(figures.topped_up);
-        self.granted.absolute(sums.granted);
-        self.spent.absolute(sums.spent);
-        self.returned.absolute(sums.returned);
-        self.burned.absolute(sums.burned);
-        self.reported_late.absolute(sums.reported_late);
-        self.shadow_refused.absolute(sums.shadow_refused);
         self.withheld.set(sums.withheld as f64);
         self.vendor_pauses.set(sums.vendor_pauses as f64);
         // Infinite if no pool is expected to become empty.
@@ -130,12 +150,7 @@ impl LimitMetrics {
         for (gauge, (_, pools)) in self.states.iter().zip(figures.by_standing()) {
             gauge.set(pools as f64);
         }
-        for (counter, (_, count)) in self.disagreed.iter().zip(sums.disagreed.by_kind()) {
-            counter.absolute(count);
-        }
-        for (counter, (_, count)) in self.asks.iter().zip(sums.answered.by_outcome()) {
-            counter.absolute(count);
-        }
+        self.totals.iter().zip(&rose.0).for_each(|(counter, rose)| counter.increment(*rose));
     }
 }
 

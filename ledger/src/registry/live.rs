@@ -128,6 +128,11 @@ impl Registry {
         self.retired.len()
     }
 
+    /// Returns the names of removed limits that still count.
+    pub fn retired_names(&self) -> impl Iterator<Item = &str> {
+        self.retired.names().map(String::as_str)
+    }
+
     /// Returns a limit that is below the one called `name`, if there is one.
     pub fn below(&self, name: &str) -> Option<&str> {
         let mut limits = self.limits.locked();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::config::limit_from_json;
 use lessor_ledger::CarryOver;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -42,6 +43,50 @@ async fn limits_that_come_later_are_shown_up_to_a_bound_and_all_others_as_one() 
     let is = |line: &str| text.lines().any(|other| other == line);
     assert!(is("lessor_pools{limit=\"(others)\"} 799") && is("lessor_pools{limit=\"l000\"} 0"));
     assert!(is("lessor_granted_permits_total{limit=\"(others)\"} 6"), "no counter falls");
+}
+
+/// The bug: its counters stood still until the new limit had counted as much, and so did all after a panic.
+#[tokio::test]
+async fn counters_of_a_limit_that_begins_anew_go_on() {
+    let app = App::new(true);
+    put(&app, "l", &json!({ "rules": rules() }));
+    let lease = async |session: u64, limit: &str, want: u64| {
+        let ask = json!({ "limit": limit, "spent_total": 0, "held": 0, "want": want, "waiting": want });
+        app.lease(session, 1, json!([ask])).await[0]["permits"].clone()
+    };
+    let scrape = async |line: &str| {
+        let text = app.get("/metrics").await.text;
+        assert!(text.lines().any(|other| other == line), "no {line} in {text}");
+    };
+    assert_eq!(lease(1, "l", 3).await, 3);
+    assert_eq!(lease(2, "nope", 1).await, 0);
+    scrape("lessor_granted_permits_total{limit=\"l\"} 3").await;
+    app.shared.with(|registry, now| {
+        registry.remove("l");
+        registry.sweep_retired(now + Duration::from_secs(3_600), 1_000);
+        assert_eq!(registry.retired(), 0);
+    });
+    scrape("lessor_granted_permits_total{limit=\"l\"} 3").await;
+    put(&app, "l", &json!({ "rules": rules() }));
+    assert_eq!(lease(3, "l", 2).await, 2);
+    scrape("lessor_granted_permits_total{limit=\"l\"} 5").await;
+    // A limit that goes on where it was is not counted twice.
+    app.shared.with(|registry, _| registry.remove("l"));
+    scrape("lessor_granted_permits_total{limit=\"l\"} 5").await;
+    put(&app, "l", &json!({ "rules": rules() }));
+    scrape("lessor_granted_permits_total{limit=\"l\"} 5").await;
+    scrape("lessor_asks_wrong_total{reason=\"limit_unknown\"} 1").await;
+    let bug = catch_unwind(AssertUnwindSafe(|| app.shared.with(|_, _| panic!("a bug, for the test"))));
+    assert!(bug.is_err());
+    assert_eq!((lease(4, "nope", 1).await, lease(5, "vendor/rest", 1).await), (json!(0), json!(0)));
+    let text = app.get("/metrics").await.text;
+    for line in [
+        "lessor_asks_wrong_total{reason=\"limit_unknown\"} 2",
+        "lessor_granted_permits_total{limit=\"l\"} 5",
+        "lessor_asks_total{limit=\"vendor/rest\",outcome=\"quarantine\"} 1",
+    ] {
+        assert!(text.lines().any(|other| other == line), "no {line} in {text}");
+    }
 }
 
 /// The bug: configurations were copied under the lock that each exchange needs. One of 860 kB took a while.
