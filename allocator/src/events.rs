@@ -27,7 +27,7 @@ const IDENTITY_PART: usize = 2;
 
 /// Most events per second that nodes cause by what they heard of a vendor, in all and for one identity. A node hears of
 /// the others at its next ask. A flood of events would make a whole fleet ask all the time, and fill the log.
-const BY_NODES_MAX: u64 = 128;
+pub(crate) const BY_NODES_MAX: u64 = 128;
 const BY_IDENTITY_MAX: u64 = 32;
 
 /// The listeners, and the last events.

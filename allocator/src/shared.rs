@@ -1,6 +1,7 @@
 //! The state of a server: its [`Registry`], with a clock and metrics. Exchanges use the registry through
 //! [`Shared::beside`], many threads at once; all else has it alone, in [`Shared::with`]. Neither is held across a wait.
 
+mod known;
 mod open;
 mod overrides;
 mod served;
@@ -9,22 +10,21 @@ mod turns;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::clock::{EpochClock, begin};
-use crate::config::{Config, Exposure, LimitConfig};
+use crate::config::{Config, Exposure};
 use crate::events::Events;
 use crate::http::Bodies;
 use crate::journal::{Journal, NotDurable};
 use crate::metrics::Metrics;
 use crate::shared_store_status::SharedStoreStatus;
+use known::Known;
 use lessor_ledger::overrides::Suspensions;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::Registry;
-use lessor_ledger::roots::parents_of;
 use lessor_ledger::steering::Course;
-use lessor_protocol::push::Event;
 use lessor_protocol::trace::Cause;
 use lessor_protocol::{Moment, PERMITS_MAX, entropy};
 use served::Standing;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
@@ -59,8 +59,7 @@ pub(crate) struct Shared {
     /// Identities and their rights, once they were read.
     access: OnceLock<Access>,
     audit: Audit,
-    /// The limits in force, for a new life after a panic.
-    limits: Mutex<BTreeMap<String, LimitConfig>>,
+    limits: Mutex<Known>,
     registry: RwLock<Registry>,
     /// Whether a panic left the books half written.
     is_broken: AtomicBool,
@@ -104,8 +103,7 @@ impl Shared {
     fn of(config: Config, is_fresh: bool, clock: EpochClock, mut registry: Registry) -> Self {
         registry.ask_above_as(entropy::number());
         let now = clock.now();
-        let limits = registry.limits(now).into_iter();
-        let limits = limits.map(|(limit, _)| (limit.name.to_string(), limit.clone())).collect();
+        let limits = registry.limits(now).into_iter().map(|(limit, _)| limit.clone()).collect();
         Shared {
             journal: OnceLock::new(),
             shared_store_status: SharedStoreStatus::new(&config),
@@ -150,30 +148,6 @@ impl Shared {
         &self.events
     }
 
-    /// Publishes `event`, and the same event for all limits below its limit: a caller that waits for one of those waits
-    /// for this limit, too.
-    pub(crate) fn tell(&self, event: &Event) {
-        let now = self.now();
-        self.events.tell(now, event);
-        let (mut reached, mut about) = (BTreeSet::new(), self.below(event.limit.as_deref()));
-        while let Some(limit) = about.pop() {
-            // Decisions of several allocators may contradict, and lead in a circle.
-            if !reached.insert(limit.clone()) {
-                continue;
-            }
-            about.extend(self.below(Some(&limit)));
-            // Limits below have keys of their own.
-            self.events.tell(now, &Event { limit: Some(limit), key: None, became: None, ..event.clone() });
-        }
-    }
-
-    /// Returns the limits right below the limit `name`.
-    fn below(&self, name: Option<&str>) -> Vec<String> {
-        let limits = self.limits();
-        let is_below = |below: &&LimitConfig| below.parent.is_some() && below.parent.as_deref() == name;
-        limits.values().filter(is_below).map(|below| below.name.to_string()).collect()
-    }
-
     /// Stops lending, and the streams of events.
     pub(crate) fn stop(&self) {
         self.with(|registry, _| registry.stop());
@@ -202,27 +176,6 @@ impl Shared {
     /// Changes with every call of [`Shared::was_asked`].
     pub(crate) fn asked(&self) -> watch::Receiver<u64> {
         self.asked.subscribe()
-    }
-
-    /// Records that a limit is now `config`, for a new life.
-    pub(crate) fn limit_was_put(&self, config: &LimitConfig) {
-        self.limits().insert(config.name.to_string(), config.clone());
-    }
-
-    /// Records that the limit `name` is removed, for a new life.
-    pub(crate) fn limit_was_removed(&self, name: &str) {
-        self.limits().remove(name);
-    }
-
-    fn limits(&self) -> MutexGuard<'_, BTreeMap<String, LimitConfig>> {
-        // A map of configurations: no panic elsewhere can have left it half changed.
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the limits that are below others, each with its parent, see [`parents_of`].
-    pub(crate) fn parents(&self) -> BTreeMap<String, String> {
-        let limits = self.limits();
-        parents_of(limits.iter().map(|(name, limit)| (name.as_str(), limit.parent.as_deref())))
     }
 
     /// When this life began.

@@ -136,10 +136,9 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
     shared.cause().note(span);
     shared.was_asked();
     for event in &events {
-        let Some(omitted) = shared.events().admits(shared.now(), visitor.owner()) else { continue };
+        let Some(omitted) = shared.tell_by_node(event, visitor.owner()) else { continue };
         let (limit, key, kind) = (&event.limit, &event.key, event.kind);
         tracing::info!(limit, key, ?kind, omitted, "a vendor counts otherwise");
-        shared.tell(event);
     }
     if shared.shared_store_status().is_silent() && lends_nothing(exchange.entries(), &response.grants) {
         let detail = "the shared store does not answer: nothing is lent until it does. Ask another allocator";

@@ -3,7 +3,7 @@
 use super::*;
 use lessor_ledger::overrides::Decision;
 use lessor_ledger::share::Owner;
-use lessor_protocol::push::Kind;
+use lessor_protocol::push::{Event, Kind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]

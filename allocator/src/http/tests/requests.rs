@@ -1,6 +1,8 @@
 //! Requests that are refused as a whole.
 
 use super::*;
+use lessor_ledger::share::Owner;
+use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::code;
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -218,4 +220,40 @@ async fn of_many_keys_whose_vendor_refuses_at_once_some_are_told() {
         assert_eq!(app.post("/v1/leases", exchange(seq).to_string()).await.status, StatusCode::OK);
     }
     assert_eq!(app.shared.events().sent() - told, 128);
+}
+
+/// The bug: an event about a limit that others are below counted as one, made one for each of those, and stopped all
+/// of their keys.
+#[tokio::test]
+async fn events_for_limits_below_count_and_stop_no_other_key() {
+    let limit = |name: &str, more: &str| {
+        format!(
+            "[[limit]]\nname = {name:?}\nkeyed = true\n{more}\
+             rules = [{{ kind = \"token_bucket\", capacity = 10, refill = 1, per = \"1h\" }}]\n"
+        )
+    };
+    let below: String = (0..300).map(|n| limit(&format!("b{n:03}"), "parent = \"above\"\n")).collect();
+    let app = App::of(&format!("{}{below}", limit("above", "")), true);
+    let mut listener = app.shared.events().listen(None, Owner::NONE).expect("room");
+    let observed = json!({ "number": 1, "refused_total": 1, "wait_ms": 60_000 });
+    let ask = json!({ "limit": "above", "key": "acme", "spent_total": 0, "held": 0, "want": 1, "observed": observed });
+    let before = app.shared.events().sent();
+    // The first ask makes the pool, about which a vendor can say something then.
+    app.lease(1, 1, json!([ask])).await;
+    app.lease(1, 2, json!([ask])).await;
+    assert_eq!(app.shared.events().sent() - before, 128);
+    let own = listener.next().await.expect("it goes on");
+    assert_eq!(
+        (own.kind, own.limit.as_deref(), own.key.as_deref()),
+        (Kind::Paused, Some("above"), Some("acme"))
+    );
+    for n in 0..127 {
+        let event = listener.next().await.expect("it goes on");
+        assert_eq!(event, Event::of(Kind::Changed, &format!("b{n:03}")));
+    }
+    // A decision of an operator is told in full, and a pause of all keys is one.
+    assert_eq!(app.post("/v1/limits/above/pause", r#"{"for":"10m"}"#).await.status, StatusCode::OK);
+    assert_eq!(app.shared.events().sent() - before, 128 + 301);
+    assert_eq!(listener.next().await.map(|event| event.kind), Some(Kind::Lagged));
+    assert_eq!(listener.next().await.map(|event| event.kind), Some(Kind::Paused));
 }

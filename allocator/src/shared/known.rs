@@ -1,0 +1,134 @@
+//! The limits in force, by name and by the limit above: for a new life after a panic, and for events, which concern the
+//! limits below, too.
+
+use super::Shared;
+use crate::config::LimitConfig;
+use crate::events::BY_NODES_MAX;
+use lessor_ledger::roots::parents_of;
+use lessor_ledger::share::Owner;
+use lessor_protocol::push::{Event, Kind};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Deref;
+use std::sync::{MutexGuard, PoisonError};
+
+/// The limits in force. It derefs to the limits by name.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    limits: BTreeMap<String, LimitConfig>,
+    /// The names of the limits right below each limit that has some.
+    below: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Deref for Known {
+    type Target = BTreeMap<String, LimitConfig>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.limits
+    }
+}
+
+impl FromIterator<LimitConfig> for Known {
+    fn from_iter<T: IntoIterator<Item = LimitConfig>>(limits: T) -> Self {
+        let mut known = Known::default();
+        limits.into_iter().for_each(|limit| known.put(limit));
+        known
+    }
+}
+
+impl Known {
+    fn put(&mut self, limit: LimitConfig) {
+        let name = limit.name.to_string();
+        self.remove(&name);
+        if let Some(parent) = &limit.parent {
+            self.below.entry(parent.clone()).or_default().insert(name.clone());
+        }
+        self.limits.insert(name, limit);
+    }
+
+    fn remove(&mut self, name: &str) {
+        let Some(parent) = self.limits.remove(name).and_then(|limit| limit.parent) else { return };
+        if let Some(below) = self.below.get_mut(&parent) {
+            below.remove(name);
+            if below.is_empty() {
+                self.below.remove(&parent);
+            }
+        }
+    }
+
+    /// Returns the names of up to `max` limits below the limit `name`, the closest ones first.
+    fn all_below(&self, name: &str, max: usize) -> Vec<String> {
+        // Decisions of several allocators may contradict, and lead in a circle.
+        let (mut reached, mut next) = (BTreeSet::from([name]), VecDeque::from([name]));
+        let mut found = vec![];
+        while let Some(name) = next.pop_front() {
+            for below in self.below.get(name).into_iter().flatten() {
+                if found.len() < max && reached.insert(below) {
+                    found.push(below.clone());
+                    next.push_back(below);
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Shared {
+    /// Publishes `event`, and an event for each limit below its limit: a caller that waits for one of those waits for
+    /// this limit, too.
+    pub(crate) fn tell(&self, event: &Event) {
+        let now = self.now();
+        self.events.tell(now, event);
+        for limit in self.all_below(event, usize::MAX) {
+            self.events.tell(now, &event_below(event, limit));
+        }
+    }
+
+    /// Publishes `event` as [`Shared::tell`] does, as far as a node of `owner` may cause events. Returns the number of
+    /// events that were omitted since the last one that was published; `None` if this one is omitted, too.
+    pub(crate) fn tell_by_node(&self, event: &Event, owner: Owner) -> Option<u64> {
+        let now = self.now();
+        let mut omitted = self.events.admits(now, owner)?;
+        self.events.tell(now, event);
+        // Nodes of other limits below hear of it at their next ask.
+        for limit in self.all_below(event, BY_NODES_MAX as usize) {
+            if let Some(others) = self.events.admits(now, owner) {
+                omitted = omitted.saturating_add(others);
+                self.events.tell(now, &event_below(event, limit));
+            }
+        }
+        Some(omitted)
+    }
+
+    fn all_below(&self, event: &Event, max: usize) -> Vec<String> {
+        event.limit.as_ref().map_or(vec![], |limit| self.limits().all_below(limit, max))
+    }
+
+    /// Records that a limit is now `config`, for a new life.
+    pub(crate) fn limit_was_put(&self, config: &LimitConfig) {
+        self.limits().put(config.clone());
+    }
+
+    /// Records that the limit `name` is removed, for a new life.
+    pub(crate) fn limit_was_removed(&self, name: &str) {
+        self.limits().remove(name);
+    }
+
+    pub(super) fn limits(&self) -> MutexGuard<'_, Known> {
+        // No panic elsewhere can have left it half changed.
+        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the limits that are below others, each with its parent, see [`parents_of`].
+    pub(crate) fn parents(&self) -> BTreeMap<String, String> {
+        let limits = self.limits();
+        parents_of(limits.iter().map(|(name, limit)| (name.as_str(), limit.parent.as_deref())))
+    }
+}
+
+/// Returns the event for a `limit` below the limit of `event`. Limits below have keys of their own. If a single key
+/// above is paused, the nodes find out by an ask which of their keys are: to stop all of them would be too much.
+fn event_below(event: &Event, limit: String) -> Event {
+    let is_of_one_key = event.kind == Kind::Paused && event.key.is_some();
+    let kind = if is_of_one_key { Kind::Changed } else { event.kind };
+    Event { kind, limit: Some(limit), key: None, became: None, ..event.clone() }
+}
