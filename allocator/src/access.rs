@@ -17,6 +17,8 @@ use lessor_tls::PeerName;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 /// The clock of paces.
@@ -61,8 +63,13 @@ impl TokensKept {
     fn load(at: &TokensAt, store: &StoreConfig) -> Result<Self, AccessError> {
         Ok(match (at, store) {
             (TokensAt::File(file), _) => {
-                let (files, file) = (vec![file.clone()], file.clone());
-                TokensKept::File(Arc::new(Reloading::load("tokens", files, Box::new(move || tokens(&file)))?))
+                let (files, file, has_any) = (vec![file.clone()], file.clone(), AtomicBool::new(false));
+                let read = move || {
+                    let read = tokens(&file, has_any.load(Relaxed))?;
+                    has_any.store(!read.is_empty(), Relaxed);
+                    Ok(read)
+                };
+                TokensKept::File(Arc::new(Reloading::load("tokens", files, Box::new(read))?))
             }
             (TokensAt::Store, StoreConfig::Shared(store)) => {
                 TokensKept::Store(Arc::new(StoredTokens::new(&store.cells)?))
@@ -255,9 +262,17 @@ fn jwks(file: &Path) -> Result<Jwks, FileError> {
     Jwks::parse(&text).map_err(|error| FileError::of(file, error))
 }
 
-fn tokens(file: &Path) -> Result<Tokens, FileError> {
+/// Reads the tokens in `file`. If it `had_any`, it may not be blank: it was cut off, by a full disk for example. The file
+/// of which the last token was revoked has a comment.
+fn tokens(file: &Path, had_any: bool) -> Result<Tokens, FileError> {
     let text = lessor_files::text(file, TOKENS_FILE_MAX)?;
     lessor_files::warn_if_open(file, "the names of tokens");
+    if had_any && text.trim().is_empty() {
+        return Err(FileError::of(
+            file,
+            "it is blank, and had tokens before: leave a comment in it if it should have none",
+        ));
+    }
     Tokens::parse(&text).map_err(|error| FileError::of(file, error))
 }
 
@@ -265,6 +280,7 @@ fn tokens(file: &Path) -> Result<Tokens, FileError> {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use lessor_files::Look;
     use std::time::Duration;
 
     fn access(tokens: &Tokens, roles: &str) -> (tempfile::TempDir, Access) {
@@ -301,10 +317,19 @@ mod tests {
         let later = access.again(&visitor).expect("the token is good");
         assert!(!later.may(|rights| rights.may_read("a")), "the role is gone");
         tokens.revoke("ops");
-        std::fs::write(folder.path().join("tokens.toml"), tokens.to_string()).expect("written");
         let Some(TokensKept::File(kept)) = &access.tokens else { panic!("a file") };
-        kept.look();
+        let write = |text: &str| {
+            std::fs::write(folder.path().join("tokens.toml"), text).expect("written");
+            (kept.look(), kept.look())
+        };
+        // The bug: an empty file, of which nothing was written yet, was taken for a list without tokens.
+        for blank in ["", "\n"] {
+            assert!(matches!(write(blank), (Look::Unfinished, Look::Refused(_))), "{blank:?}");
+            assert!(access.visitor(shown, Origin::default()).is_ok() && access.again(&visitor).is_some());
+        }
+        assert_eq!(write(&tokens.to_string()), (Look::Unfinished, Look::Taken));
         assert!(access.visitor(shown, Origin::default()).is_err() && access.again(&visitor).is_none());
+        assert_eq!(write(""), (Look::Unfinished, Look::Taken), "it had none");
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub enum Look<E> {
     Same,
     /// The new files are in force.
     Taken,
-    /// The files do not fit together yet, as halfway through a change of several. The last good value stays in force.
+    /// The files have just changed, and may be half written, or do not fit together yet. The last good value stays in
+    /// force.
     Unfinished,
     /// The files are broken, as at the look before. The last good value stays in force.
     Refused(E),
@@ -30,8 +31,9 @@ pub enum Look<E> {
 #[derive(Debug)]
 struct Seen<E> {
     good: Vec<Option<Mark>>,
-    bad: Option<Vec<Option<Mark>>>,
-    /// The problem with `bad`, once it was reported.
+    /// At the look before, if the files were not good.
+    other: Option<Vec<Option<Mark>>>,
+    /// The problem with `other`, once it was reported.
     said: Option<E>,
 }
 
@@ -54,9 +56,9 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
     /// If `make` fails.
     pub fn load(name: &'static str, files: Vec<PathBuf>, make: Make<T, E>) -> Result<Self, E> {
         // Marked before they are read: the first look finds a change in between.
-        let good = files.iter().map(|file| mark(file)).collect();
+        let good = marks(&files);
         let current = ArcSwap::from_pointee(make()?);
-        Ok(Reloading { name, files, make, current, seen: Mutex::new(Seen { good, bad: None, said: None }) })
+        Ok(Reloading { name, files, make, current, seen: Mutex::new(Seen { good, other: None, said: None }) })
     }
 
     /// The value in force.
@@ -64,27 +66,47 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
         self.current.load_full()
     }
 
-    /// Makes a new value if the files have changed. Blocks on the disk: not for a thread that others wait for.
+    /// Makes a new value if the files have changed, and are as they were at the look before. A file that is being
+    /// written may be readable, and lack its end. Blocks on the disk: not for a thread that others wait for.
     pub fn look(&self) -> Look<E> {
+        self.look_at(true)
+    }
+
+    /// Makes a new value if the files have changed, even if that was only just now: for a caller that looks before each
+    /// use of the value. Blocks on the disk.
+    pub fn look_at_once(&self) -> Look<E> {
+        self.look_at(false)
+    }
+
+    fn look_at(&self, must_rest: bool) -> Look<E> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let marks: Vec<_> = self.files.iter().map(|file| mark(file)).collect();
+        let marks = marks(&self.files);
         if marks == seen.good {
-            (seen.bad, seen.said) = (None, None);
+            (seen.other, seen.said) = (None, None);
             return Look::Same;
         }
-        if seen.bad.as_ref() == Some(&marks)
-            && let Some(said) = &seen.said
-        {
+        let rests = seen.other.as_ref() == Some(&marks);
+        if rests && let Some(said) = &seen.said {
             return Look::Refused(said.clone());
         }
-        match (self.make)() {
+        if must_rest && !rests {
+            (seen.other, seen.said) = (Some(marks), None);
+            return Look::Unfinished;
+        }
+        let made = (self.make)();
+        if must_rest && self::marks(&self.files) != marks {
+            // They changed while they were read.
+            (seen.other, seen.said) = (None, None);
+            return Look::Unfinished;
+        }
+        match made {
             Ok(made) => {
                 self.current.store(Arc::new(made));
-                *seen = Seen { good: marks, bad: None, said: None };
+                *seen = Seen { good: marks, other: None, said: None };
                 tracing::info!(what = self.name, "files were read again");
                 Look::Taken
             }
-            Err(problem) if seen.bad.as_ref() == Some(&marks) => {
+            Err(problem) if rests => {
                 tracing::error!(
                     what = self.name,
                     %problem,
@@ -94,7 +116,7 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
                 Look::Refused(problem)
             }
             Err(_) => {
-                (seen.bad, seen.said) = (Some(marks), None);
+                (seen.other, seen.said) = (Some(marks), None);
                 Look::Unfinished
             }
         }
@@ -113,6 +135,10 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
     }
 }
 
+fn marks(files: &[PathBuf]) -> Vec<Option<Mark>> {
+    files.iter().map(|file| mark(file)).collect()
+}
+
 /// Shows only the names of the files.
 impl<T, E> fmt::Debug for Reloading<T, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -120,5 +146,56 @@ impl<T, E> fmt::Debug for Reloading<T, E> {
             .field("name", &self.name)
             .field("files", &self.files)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// The bug: a file that was cut off in the middle, and could be read, was taken over at the first look.
+    #[test]
+    fn a_file_is_taken_over_once_it_is_no_longer_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("names");
+        fs::write(&file, "a b").expect("written");
+        let path = file.clone();
+        let read = move || fs::read_to_string(&path).map_err(|error| error.to_string());
+        let names = Reloading::load("names", vec![file.clone()], Box::new(read)).expect("it is there");
+        assert_eq!(names.look(), Look::Same);
+        for written in ["", "a b c"] {
+            fs::write(&file, written).expect("written");
+            assert_eq!((names.look(), names.current().as_str()), (Look::Unfinished, "a b"), "{written:?}");
+        }
+        assert_eq!((names.look(), names.current().as_str()), (Look::Taken, "a b c"));
+        assert_eq!(names.look(), Look::Same);
+        fs::remove_file(&file).expect("it is there");
+        assert_eq!(names.look(), Look::Unfinished);
+        assert!(matches!(names.look(), Look::Refused(_)) && matches!(names.look(), Look::Refused(_)));
+        fs::write(&file, "d").expect("written");
+        assert_eq!((names.look_at_once(), names.current().as_str()), (Look::Taken, "d"));
+    }
+
+    #[test]
+    fn a_file_that_changes_while_it_is_read_is_read_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("names");
+        fs::write(&file, "a").expect("written");
+        let path = file.clone();
+        let read = move || {
+            let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+            if text == "b" {
+                fs::write(&path, "bcd").map_err(|error| error.to_string())?;
+            }
+            Ok(text)
+        };
+        let names: Reloading<String, String> =
+            Reloading::load("names", vec![file.clone()], Box::new(read)).expect("it is there");
+        fs::write(&file, "b").expect("written");
+        let looks = [(); 4].map(|()| (names.look(), names.current().to_string()));
+        let expected =
+            [(Look::Unfinished, "a"), (Look::Unfinished, "a"), (Look::Unfinished, "a"), (Look::Taken, "bcd")];
+        assert_eq!(looks, expected.map(|(look, text)| (look, text.to_owned())));
     }
 }

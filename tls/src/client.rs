@@ -96,7 +96,7 @@ impl Encryptor {
         let config = self.config.clone();
         // Disks may be slow; other connections do not wait for them.
         let config = tokio::task::spawn_blocking(move || {
-            config.look();
+            config.look_at_once();
             config.current()
         });
         let config = config.await.map_err(io::Error::other)?;

@@ -47,7 +47,7 @@ impl Password {
             Source::File(file) => {
                 let looked = file.clone();
                 // Disks may be slow. If the file cannot be checked, the last password is used.
-                let _ = tokio::task::spawn_blocking(move || looked.look()).await;
+                let _ = tokio::task::spawn_blocking(move || looked.look_at_once()).await;
                 file.current().as_ref().clone()
             }
         }
