@@ -130,6 +130,11 @@ impl Scraped {
             retired: registry.retired_names().map(str::to_owned).collect(),
         }
     }
+
+    /// The limits in force, by name, with their figures.
+    pub(crate) fn limits(&self) -> &[(Arc<LimitConfig>, Figures)] {
+        &self.limits
+    }
 }
 
 /// Requests of one kind, by outcome.

@@ -64,6 +64,7 @@ pub(crate) struct Shared {
     /// Whether a panic left the books half written.
     is_broken: AtomicBool,
     show: Turns,
+    scrape: Turns,
     bodies: Bodies,
     standing: Standing,
 }
@@ -113,6 +114,7 @@ impl Shared {
             audit: Audit::new(config.audit.clone()),
             registry: RwLock::new(registry),
             show: Turns::default(),
+            scrape: Turns::default(),
             bodies: Bodies::new(config.server.connections_max, config.server.connections_per_address_max),
             standing: Standing::default(),
             is_broken: AtomicBool::new(false),

@@ -4,6 +4,7 @@
 use super::json;
 use super::problem::Problem;
 use super::ranks;
+use super::show::written;
 use crate::access::Visitor;
 use crate::metrics::Scraped;
 use crate::shared::Shared;
@@ -87,10 +88,15 @@ pub(super) async fn metrics(
     visitor: Visitor,
 ) -> Result<Response, Problem> {
     visitor.needs(&shared, "metrics", Rights::may_read_metrics)?;
-    shared.metrics().publish(shared.with(Scraped::of));
-    shared.metrics().rank(&ranks::of_limits(&shared).await);
+    let _turn = shared.turn_to_scrape().await?;
+    let scraped = shared.with(Scraped::of);
+    let to_rank = ranks::chosen(&scraped);
+    shared.metrics().publish(scraped);
+    shared.metrics().rank(&ranks::of_limits(&shared, to_rank).await);
     shared.metrics().roots().config_is(shared.shared_store_status().overrides().newest());
     shared.metrics().events(shared.events().listeners(), shared.events().sent());
     let media = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    Ok((media, shared.metrics().render()).into_response())
+    let rendered = shared.clone();
+    let written = written(move || rendered.metrics().render()).await?;
+    Ok((media, written).into_response())
 }

@@ -2,7 +2,7 @@
 //! by name, so that a thousand nodes make no more series than one.
 
 use super::walk::Walk;
-use crate::metrics::{PLACES, Ranks};
+use crate::metrics::{PLACES, Ranks, Scraped};
 use crate::shared::Shared;
 use lessor_ledger::pool::SessionId;
 use std::cmp::Reverse;
@@ -23,10 +23,10 @@ const STEP: usize = 1_000;
 /// Permits of a limit that each session holds.
 type Held = HashMap<SessionId, u64>;
 
-/// Returns the ranks of each limit that was looked at, by its name.
-pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
+/// Returns the ranks of each limit that was `chosen`, by its name.
+pub(super) async fn of_limits(shared: &Shared, chosen: Vec<(String, u64)>) -> BTreeMap<String, Ranks> {
     let mut held: BTreeMap<String, Held> = BTreeMap::new();
-    for (name, cost) in chosen(shared) {
+    for (name, cost) in chosen {
         let found = if cost > 0 { held_of(shared, &name).await } else { Held::default() };
         held.insert(name, found);
     }
@@ -36,14 +36,12 @@ pub(super) async fn of_limits(shared: &Shared) -> BTreeMap<String, Ranks> {
 }
 
 /// Chooses the limits to look at, each with its cost. The cost is zero if no node holds permits of the limit.
-fn chosen(shared: &Shared) -> Vec<(String, u64)> {
-    let mut limits: Vec<(u64, String)> = shared.with(|registry, now| {
-        let limits = registry.limits(now).into_iter().map(|(config, figures)| {
-            let cost = figures.pools.saturating_add(figures.sums.sessions);
-            (if figures.sums.outstanding == 0 { 0 } else { cost }, config.name.to_string())
-        });
-        limits.collect()
+pub(super) fn chosen(scraped: &Scraped) -> Vec<(String, u64)> {
+    let limits = scraped.limits().iter().map(|(config, figures)| {
+        let cost = figures.pools.saturating_add(figures.sums.sessions);
+        (if figures.sums.outstanding == 0 { 0 } else { cost }, config.name.as_str())
     });
+    let mut limits: Vec<(u64, &str)> = limits.collect();
     limits.sort_unstable();
     let (mut chosen, mut left) = (vec![], SCRAPE_MAX);
     for (cost, name) in limits {
@@ -51,7 +49,7 @@ fn chosen(shared: &Shared) -> Vec<(String, u64)> {
             break;
         }
         left -= cost;
-        chosen.push((name, cost));
+        chosen.push((name.to_owned(), cost));
     }
     chosen
 }

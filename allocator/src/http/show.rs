@@ -78,7 +78,7 @@ pub(super) async fn of_limit(
             if part == "top" {
                 top::of_limit(&shared, name, &query).await
             } else {
-                pools(&shared, name, &query)
+                pools(&shared, name, &query).await
             }
         }
         None => {
@@ -88,8 +88,9 @@ pub(super) async fn of_limit(
     }
 }
 
-fn pools(shared: &Shared, name: &str, query: &BTreeMap<String, String>) -> Result<Response, Problem> {
+async fn pools(shared: &Shared, name: &str, query: &BTreeMap<String, String>) -> Result<Response, Problem> {
     let page = Page::of(query)?;
+    let _turn = shared.turn_to_show().await?;
     let (pools, next) = shared.with(|registry, now| page.of_limit(registry, now, name))?;
     let pools: Vec<Value> = pools.iter().map(|(id, view)| pool(id, view)).collect();
     let mut body = json!({ "limit": name, "pools": pools });

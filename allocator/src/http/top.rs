@@ -69,6 +69,7 @@ pub(super) async fn of_limit(
     query: &BTreeMap<String, String>,
 ) -> Result<Response, Problem> {
     let count = count(query)?;
+    let _turn = shared.turn_to_show().await?;
     let (pools, has_keys, blocked) = shared.with(|registry, now| {
         let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
         let config = limit.config();

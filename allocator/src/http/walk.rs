@@ -7,7 +7,8 @@ use lessor_ledger::registry::limit::PoolId;
 use std::ops::Bound;
 use tokio::task::yield_now;
 
-/// Pools that are looked at under the lock in one step: some tenths of a millisecond.
+/// Pools and sessions that are looked at under the lock in one step: some tenths of a millisecond, and about a
+/// millisecond for a pool with as many sessions as there may be.
 const STEP: usize = 500;
 
 /// Pools with the holdings of their sessions.

@@ -51,6 +51,14 @@ impl Shared {
         self.show.next().await
     }
 
+    /// Waits until no other request reads the metrics. Long answers for operators do not hold it up. Cancel-safe.
+    ///
+    /// # Errors
+    /// If too many wait already.
+    pub(crate) async fn turn_to_scrape(&self) -> Result<Turn<'_>, TooManyWait> {
+        self.scrape.next().await
+    }
+
     /// Waits as [`Shared::turn_to_show`], however many others do: the change that the answer is about was made.
     pub(crate) async fn turn_after_change(&self) -> Turn<'_> {
         Turn { _one: self.show.one.acquire().await.ok(), _place: None }

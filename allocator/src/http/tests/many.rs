@@ -97,10 +97,19 @@ async fn limits_are_shown_one_request_at_a_time_and_exchanges_go_on() {
         (0..8_000).map(|key| json!({ "key": format!("k{key}"), "rules": rules() })).collect();
     put(&app, "large", &json!({ "keyed": true, "rules": rules(), "override": overrides }));
     let turn = app.shared.turn_to_show().await.expect("room");
-    for path in ["/v1/limits", "/v1/limits/large"] {
+    for path in ["/v1/limits", "/v1/limits/large", "/v1/limits/large/pools", "/v1/limits/large/top"] {
         let waits = timeout(Duration::from_millis(50), app.get(path)).await;
         assert!(waits.is_err(), "{path} waits for its turn");
     }
+    let put = Request::put("/v1/limits/new?dry_run=true").header("content-type", "application/json");
+    let body = Body::from(json!({ "rules": rules() }).to_string());
+    let waits = timeout(Duration::from_millis(50), app.send(put.body(body).expect("a request"))).await;
+    assert!(waits.is_err(), "a change that is not made waits, too");
+    assert_eq!(app.get("/metrics").await.status, StatusCode::OK, "they have turns of their own");
+    let scrape = app.shared.turn_to_scrape().await.expect("room");
+    let waits = timeout(Duration::from_millis(50), app.get("/metrics")).await;
+    assert!(waits.is_err(), "the next scrape waits");
+    drop(scrape);
     assert_eq!(app.lease(1, 1, json!([ask(10)])).await[0]["permits"], 10, "meanwhile");
     drop(turn);
     let all = app.get("/v1/limits").await;

@@ -68,22 +68,28 @@ impl Pools {
         self.map.get(id)
     }
 
-    /// Runs `look` on up to `count` pools from `from` on, each after a pending change.
+    /// Runs `look` on pools from `from` on, each after a pending change, until what it finds costs `max` in all.
     pub(super) fn page<T>(
         &mut self,
         from: Bound<PoolId>,
-        count: usize,
+        max: usize,
         tally: &mut Tally,
         mut look: impl FnMut(&PoolId, &mut PoolEntry) -> T,
+        cost: impl Fn(&T) -> usize,
     ) -> Vec<T> {
-        let page = self.map.range_mut((from, Bound::Unbounded)).take(count);
-        let look = |(id, entry): (&PoolId, &mut PoolEntry)| {
+        let (mut left, mut page) = (max, vec![]);
+        for (id, entry) in self.map.range_mut((from, Bound::Unbounded)) {
+            if left == 0 {
+                break;
+            }
             if let Some(change) = &self.change {
                 change.reach(id, entry, tally);
             }
-            look(id, entry)
-        };
-        page.map(look).collect()
+            let found = look(id, entry);
+            left = left.saturating_sub(cost(&found));
+            page.push(found);
+        }
+        page
     }
 
     /// Returns copies of up to `count` pools from `from` on, each after a pending change.

@@ -273,6 +273,27 @@ fn pages_follow_each_other_in_the_order_of_keys() {
     assert_eq!(seen.len(), 5);
 }
 
+/// The bug: a page of pools had all of their sessions, ten thousand in each of hundreds of pools.
+#[test]
+fn a_page_of_holdings_ends_by_pools_and_sessions() {
+    let mut limit = limit("keyed = true");
+    for name in ["a", "b", "c"] {
+        for session in 1..=3 {
+            let holder = Holder { id: SessionId(session), ..A };
+            let ask = Ask { want: 1, ..Ask::default() };
+            limit.renew(millis(0), &key(name), holder, 1, ask).expect("there is room");
+        }
+    }
+    let mut sessions = |max: usize| -> Vec<usize> {
+        let page = limit.holdings(millis(0), Bound::Unbounded, max);
+        page.iter().map(|(.., holdings)| holdings.len()).collect()
+    };
+    assert_eq!(
+        [0, 1, 4, 5, 9, 100].map(&mut sessions),
+        [vec![], vec![3], vec![3], vec![3; 2], vec![3; 3], vec![3; 3]]
+    );
+}
+
 #[test]
 fn a_key_with_rules_of_its_own_goes_by_them() {
     let rule = "{ kind = \"token_bucket\", capacity = 20, refill = 20, per = \"1s\" }";

@@ -22,21 +22,24 @@ impl Limit {
     /// Returns views of up to `count` pools from `from` on, in order.
     pub fn views(&mut self, now: Moment, from: Bound<PoolId>, count: usize) -> Vec<(PoolId, PoolView)> {
         let view = |id: &PoolId, entry: &mut PoolEntry| (id.clone(), entry.with(|kept| kept.pool.view(now)));
-        self.pools.page(from, count, &mut self.tally, view)
+        self.pools.page(from, count, &mut self.tally, view, |_| 1)
     }
 
-    /// Returns views of up to `count` pools from `from` on, each with what its sessions hold.
+    /// Returns views of the pools from `from` on, each with what its sessions hold, until these are `max` pools and
+    /// sessions together. The last pool may have more: it is shown with all of its sessions.
     pub fn holdings(
         &mut self,
         now: Moment,
         from: Bound<PoolId>,
-        count: usize,
+        max: usize,
     ) -> Vec<(PoolId, PoolView, Vec<Holding>)> {
         let look = |id: &PoolId, entry: &mut PoolEntry| {
             let (view, holdings) =
                 entry.with(|kept| (kept.pool.view(now), kept.pool.holdings(now).collect()));
             (id.clone(), view, holdings)
         };
-        self.pools.page(from, count, &mut self.tally, look)
+        self.pools.page(from, max, &mut self.tally, look, |(.., holdings): &(_, _, Vec<Holding>)| {
+            1 + holdings.len()
+        })
     }
 }
