@@ -18,6 +18,7 @@ use lessor_ledger::overrides::Decision;
 use lessor_ledger::registry::limit::{Limit, PoolId};
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::lease::millis_up;
+use lessor_protocol::names::NAME_MAX;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::{Key, NodeName, PERMITS_MAX};
 use serde_json::{Value, json};
@@ -41,7 +42,8 @@ pub(super) async fn delete(
     whole(async move {
         let rest = name(path)?;
         parameters(query, &PARAMETERS)?;
-        if let Some((name, node)) = blocking(&rest) {
+        let is_limit = shared.with(|registry, _| registry.limit(&rest).is_some());
+        if let Some((name, node)) = blocking(&shared, &rest).filter(|_| !is_limit) {
             operates(&shared, &decider.visitor, name)?;
             let node = node_name(node)?;
             let (was_blocked, kept) = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
@@ -68,7 +70,7 @@ pub(super) async fn act(
     whole(async move {
         let rest = name(path)?;
         parameters(query, &PARAMETERS)?;
-        if let Some((name, node)) = blocking(&rest) {
+        if let Some((name, node)) = blocking(&shared, &rest) {
             operates(&shared, &decider.visitor, name)?;
             return block(&shared, decider, name, &node_name(node)?).await;
         }
@@ -252,9 +254,17 @@ pub(super) async fn durable(shared: &Shared) -> Kept {
     Ok(shared.durable(batch).await?)
 }
 
-/// Splits `{name}/nodes/{node}/block` into the limit and the node.
-fn blocking(rest: &str) -> Option<(&str, &str)> {
-    rest.strip_suffix("/block")?.split_once("/nodes/")
+/// Splits `{name}/nodes/{node}/block` into the limit and the node. Both names may have `/nodes/` in them: of the limits
+/// that there are, the one with the longest name is meant.
+fn blocking<'a>(shared: &Shared, rest: &'a str) -> Option<(&'a str, &'a str)> {
+    let rest = rest.strip_suffix("/block")?;
+    let split = |at: usize| Some((rest.get(..at)?, rest.get(at..)?.strip_prefix("/nodes/")?));
+    let splits: Vec<_> = (0..=NAME_MAX.min(rest.len())).rev().filter_map(split).collect();
+    let known = shared.with(|registry, _| {
+        let mut known = splits.iter().filter(|(name, _)| registry.limit(name).is_some());
+        known.next().copied()
+    });
+    known.or_else(|| rest.split_once("/nodes/"))
 }
 
 pub(super) fn name(path: Rest) -> Result<String, Problem> {

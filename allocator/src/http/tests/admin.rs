@@ -349,3 +349,30 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     app.shared.follow_overrides(&lessor_ledger::overrides::LimitOverrides::default());
     assert_eq!(unknown(2).await[0]["error"]["code"], json!("limit_unknown"));
 }
+
+/// The bug: a limit with `/nodes/` in its name could not be told from a node of a shorter one.
+#[tokio::test]
+async fn a_limit_with_nodes_in_its_name_is_itself() {
+    let limit = |name: &str| {
+        format!(
+            "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = 10, per = \"1m\" }}]\n"
+        )
+    };
+    let names = ["eu", "eu/nodes/api", "us/nodes/nodes/api", "us/nodes/n/block"];
+    let app = App::of(&names.map(limit).concat(), true);
+    for (path, name, node) in [
+        ("eu/nodes/api/nodes/n1/block", "eu/nodes/api", "n1"),
+        ("eu/nodes/n1/block", "eu", "n1"),
+        ("eu/nodes/other/nodes/n1/block", "eu", "other/nodes/n1"),
+        ("us/nodes/nodes/api/nodes/n1/block", "us/nodes/nodes/api", "n1"),
+    ] {
+        let blocked = app.post(&format!("/v1/limits/{path}"), "").await.json();
+        assert_eq!((&blocked["limit"], &blocked["blocked"]), (&json!(name), &json!(node)), "{path}");
+        let unblocked = app.request("DELETE", &format!("/v1/limits/{path}"), None, "").await.json();
+        assert_eq!((&unblocked["limit"], &unblocked["was_blocked"]), (&json!(name), &json!(true)), "{path}");
+    }
+    let unknown = app.post("/v1/limits/asia/nodes/a/nodes/b/block", "").await.problem(404);
+    assert!(unknown.2.contains("\"asia\""), "{}", unknown.2);
+    let removed = app.request("DELETE", "/v1/limits/us/nodes/n/block?confirm=true", Some("*"), "").await;
+    assert_eq!(removed.status, StatusCode::NO_CONTENT, "{}", removed.text);
+}
