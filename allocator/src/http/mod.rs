@@ -2,6 +2,7 @@
 //! state, and nothing that was sent is trusted or shown unescaped.
 
 mod admin;
+mod audited;
 mod bodies;
 mod body;
 mod confirm;

@@ -2,6 +2,7 @@
 //! a limit only if it has seen its current form. Called by [`super::admin`] and [`super::show`].
 
 use super::admin::{Parameters, Rest, carry_over, durable, flag, name, parameters};
+use super::audited::audited;
 use super::decider::{Decider, Kept, PARAMETERS, kept, whole};
 use super::object::object;
 use super::problem::Problem;
@@ -71,11 +72,8 @@ pub(super) async fn put(
             false => put_here(&shared, &decider, &config, condition.as_deref(), carry_over, fresh).await?,
         };
         let is_new = before.is_none();
-        let more = [
-            ("before", before.map(|before| raw(&before)).into()),
-            ("after", raw(&config)),
-            ("carry", carry_over.name().into()),
-        ];
+        let (before, after) = audited(before.map(|before| raw(&before)).into(), raw(&config));
+        let more = [("before", before), ("after", after), ("carry", carry_over.name().into())];
         decider.has_done(&shared, "put", &name, more, kept).await?;
         tracing::info!(limit = %name, is_new, carry = carry_over.name(), "a limit was put");
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
@@ -176,7 +174,8 @@ pub(super) async fn remove(
         shared.tell(&Event { became: Some(Became::Gone), ..Event::of(Kind::Changed, name) });
         durable(shared).await
     };
-    decider.has_done(shared, "remove", name, [("before", was.map(|was| raw(&was)).into())], kept).await?;
+    let (before, _) = audited(was.map(|was| raw(&was)).into(), Value::Null);
+    decider.has_done(shared, "remove", name, [("before", before)], kept).await?;
     tracing::info!(limit = %name, "a limit was removed; its leases end by themselves");
     Ok(StatusCode::NO_CONTENT.into_response())
 }

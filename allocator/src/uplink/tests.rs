@@ -35,13 +35,9 @@ async fn lost(config: &str, upstream: &Upstream) -> (Arc<Shared>, Uplinks) {
 #[test]
 fn after_a_look_that_took_long_there_is_a_rest_or_an_exchange_of_that_length() {
     let millis = Duration::from_millis;
-    for (look, since, rest) in [
-        (50, 60, None),
-        (50, 50, None),
-        (50, 20, Some(millis(30))),
-        (0, 0, None),
-        (1, 0, Some(LOOK_EVERY)),
-    ] {
+    for (look, since, rest) in
+        [(50, 60, None), (50, 50, None), (50, 20, Some(millis(30))), (0, 0, None), (1, 0, Some(LOOK_EVERY))]
+    {
         assert_eq!(rest_after(millis(look), millis(since)), rest, "{look} ms, {since} ms");
     }
 }
