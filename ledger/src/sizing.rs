@@ -24,8 +24,8 @@ pub struct Asker {
     pub claim: Claim,
     /// Time since the session last got something.
     pub since: Duration,
-    /// Length of a lease of the session: at most for that time its share accrues.
-    pub term: Duration,
+    /// The time for which its share accrues at most.
+    pub accrues_for: Duration,
     /// That time at which the session has its turn at a single permit: a poll, and more while others ask less often.
     pub turn: Duration,
 }
@@ -209,7 +209,7 @@ fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) ->
     let free = most.min(supply.stock.saturating_sub(gaps.owed));
     // Rounded down, because a part of a permit is there sooner or later. If permits are kept for later it is there now.
     let share = modest.level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
-    let accrued = share * u128::from(nanos(asker.since.min(asker.term)));
+    let accrued = share * u128::from(nanos(asker.since.min(asker.accrues_for)));
     let is_in_time = asker.since >= asker.turn;
     let rounds_up = is_in_time && supply.stock > supply.left;
     let accrued = if rounds_up { accrued.div_ceil(PERMIT) } else { accrued / PERMIT };

@@ -168,7 +168,7 @@ impl Pool {
             want: ask.want.min(self.plan.sharing.lease_max.saturating_sub(kept)),
             claim: Claim { share: *session.share, holds, ..claim },
             since: self.now.since(session.lent),
-            term: session.term,
+            accrues_for: self.accrues_for(place),
             turn: self.turn(place),
         }
     }

@@ -22,8 +22,7 @@ const WAIT_SLACK: u32 = 100;
 /// Further time by which a node may ask early: the wire carries waits in milliseconds.
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Longest round trip for which nearer sessions leave turns to a distant one: half way around the earth, with room. A
-/// node may say any round trip.
+/// Longest round trip for which nearer sessions leave turns to a distant one: half way around the earth, with room.
 const RTT_MAX: Duration = Duration::from_millis(500);
 
 /// Longest time, in round trips of the farthest session, that a nearer one waits for the others to have had a permit.
@@ -38,17 +37,29 @@ pub(super) struct Farthest {
 }
 
 impl Pool {
-    /// Notes how far away `place` is, if it found too little: `permits` are to be lent for `ask`. Where a round trip is short
+    /// Notes how far away the session at `place` is, if it holds nothing and found too little: `permits` are to be lent for
+    /// `ask`. A session may say any round trip, but asks no sooner than a round trip after an answer. Where that is short
     /// beside a poll, all sessions ask equally often. A root is put away after each exchange.
     pub(super) fn note_distance(&mut self, place: Place, ask: &Ask, permits: u64) {
-        let (rtt, now) = (self.sessions[place].rtt.min(RTT_MAX), self.now);
-        if permits >= ask.want || rtt <= poll(self.term) / 2 || self.plan.is_root {
+        let (session, now) = (&self.sessions[place], self.now);
+        let rtt = session.rtt.min(RTT_MAX).min(now.since(session.answered));
+        let lacks = permits < ask.want && session.outstanding == 0 && !session.is_unproven;
+        if !lacks || rtt <= poll(self.term) / 2 || self.plan.is_root {
             return;
         }
+        let until = now + 2 * session.term + rtt;
         if rtt >= self.excess_demand.farthest.rtt || self.excess_demand.farthest.until <= now {
-            let until = now + 2 * self.sessions[place].term + rtt;
             self.excess_demand.farthest = Farthest { rtt, until };
         }
+    }
+
+    /// Returns for how long the share of the session at `place` accrues at most: a term, or the time between two asks of a
+    /// distant session that has reported before.
+    pub(super) fn accrues_for(&self, place: Place) -> Duration {
+        let session = &self.sessions[place];
+        let between =
+            if session.is_unproven { self.term } else { poll(self.term) + session.rtt.min(RTT_MAX) };
+        self.term.max(between)
     }
 
     /// Returns how long after its last grant `place` has its turn at a single permit. A session asks again a poll and a round

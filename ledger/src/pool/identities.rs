@@ -1,6 +1,6 @@
 //! What identities take of a pool. An identity may be lent all that is left beyond what others are expected to want
 //! until there is more, and in any case its share of the limit by weighted max-min. Its new sessions are lent only a
-//! small part together until they have reported what became of it, beside others. So an identity gains nothing by making up sessions,
+//! small part together until they have reported what became of it. So an identity gains nothing by making up sessions,
 //! or by keeping silent about its grants. This only makes a grant smaller: no promise depends on it.
 
 use super::Pool;
@@ -17,6 +17,10 @@ use std::time::Duration;
 
 /// Number of other identities that one looks at, to make room or to see whether there are any.
 const LOOKED_AT: usize = 3;
+
+/// Longest time for which permits of new sessions that never report count, where no other identity is known. Sessions that
+/// are made up would leave too little to others that come now, and processes that die keep nothing from the next ones.
+const ALONE_FOR: Duration = Duration::from_secs(10);
 
 /// What each identity has taken.
 #[derive(Clone, Debug, Default)]
@@ -124,8 +128,8 @@ impl Pool {
     }
 
     /// Returns the most that the session at `place` may be lent of `supply` because of its identity. If permits are not spent
-    /// for good (`is_spent`), only the bound on new sessions applies. Where no other identity is known, there is no bound.
-    /// A pool that leases sets none, because its future supply is up to the allocator above.
+    /// for good (`is_spent`), only the bound on new sessions applies. A pool that leases sets no bound, because its
+    /// future supply is up to the allocator above.
     pub(super) fn identity_may_take(
         &self,
         place: Place,
@@ -152,10 +156,13 @@ impl Pool {
             let left = fair.saturating_sub(taking.taken / PERMIT);
             u64::try_from(beyond.max(left)).unwrap_or(u64::MAX)
         });
-        if !session.is_unproven || !self.is_beside_others(share.owner, others) {
+        if !session.is_unproven {
             return most;
         }
-        let unproven = u64::try_from(taking.unproven / PERMIT).unwrap_or(u64::MAX);
+        let is_alone = !self.is_beside_others(share.owner, others);
+        let counts_for = if is_alone { span.min(ALONE_FOR) } else { span };
+        let unproven = self.takings.of(share.owner, now, counts_for).unproven / PERMIT;
+        let unproven = u64::try_from(unproven).unwrap_or(u64::MAX);
         most.min(sizing::newcomers_part(others.count(), unproven, supply))
     }
 

@@ -20,7 +20,8 @@ fn granted(priority: u64, others: Vec<Claim>) -> u64 {
     let mut claims = Claims::default();
     others.into_iter().enumerate().for_each(|(id, claim)| claims.insert(id, claim));
     let supply = after(claims.before(priority), supply(100));
-    let asker = Asker { want: 50, claim: claim(50, priority), since: TERM, term: TERM, turn: TERM / 4 };
+    let asker =
+        Asker { want: 50, claim: claim(50, priority), since: TERM, accrues_for: TERM, turn: TERM / 4 };
     grant(asker, claims.peers(priority), supply).permits
 }
 

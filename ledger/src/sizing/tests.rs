@@ -17,7 +17,7 @@ fn claim(need: u64) -> Claim {
 
 /// A session that wants all that `claim` lacks, and got nothing for a term.
 fn asker(claim: Claim) -> Asker {
-    Asker { want: claim.need - claim.holds, claim, since: TERM, term: TERM, turn: POLL }
+    Asker { want: claim.need - claim.holds, claim, since: TERM, accrues_for: TERM, turn: POLL }
 }
 
 /// The claims of sessions that are called 0, 1, and so on.
@@ -193,7 +193,7 @@ proptest! {
     fn a_grant_is_wanted_and_there(
         want in 0u64..10_000, left in 0u64..10_000, soon in 0u64..10_000, more in 0u64..10_000, claims in claims(),
     ) {
-        let asker = Asker { want, claim: claims[0], since: TERM, term: TERM, turn: POLL };
+        let asker = Asker { want, claim: claims[0], since: TERM, accrues_for: TERM, turn: POLL };
         let supply = Supply { left, stock: left, soon, within_term: left + more, sustained: more, term: TERM, poll: POLL };
         let Sized { permits, state } = granted(asker, &claims[1..], supply);
         prop_assert!(permits <= want && permits <= left);

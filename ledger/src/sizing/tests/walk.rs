@@ -59,7 +59,7 @@ fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     let most = if is_small { supply.stock } else { supply.left };
     let free = most.min(supply.stock.saturating_sub(owed));
     let share = modest.level.share(asker.claim) / u128::from(nanos(supply.term).max(1));
-    let accrued = share * u128::from(nanos(asker.since.min(asker.term)));
+    let accrued = share * u128::from(nanos(asker.since.min(asker.accrues_for)));
     let is_in_time = asker.since >= asker.turn;
     let one = u64::from(is_in_time);
     let rounds_up = one == 1 && supply.stock > supply.left;
