@@ -36,6 +36,8 @@ pub(crate) enum Work {
 /// Why the store is of no use, for each kind of work that failed last.
 #[derive(Debug, Default)]
 struct Silence {
+    /// Whether no signature has been answered yet, nor failed.
+    is_awaited: bool,
     signing: Option<String>,
     exchanging: Option<String>,
 }
@@ -45,10 +47,7 @@ impl SharedStoreStatus {
     pub(crate) fn new(config: &Config) -> Self {
         let is_shared = matches!(config.server.store, StoreConfig::Shared(_));
         SharedStoreStatus {
-            silence: Mutex::new(Silence {
-                signing: is_shared.then(|| "the store has not answered yet".to_owned()),
-                exchanging: None,
-            }),
+            silence: Mutex::new(Silence { is_awaited: is_shared, ..Silence::default() }),
             is_silent: AtomicBool::new(false),
             lost_member: AtomicBool::new(false),
             overrides: Mutex::new(overrides::begin(config)),
@@ -62,10 +61,12 @@ impl SharedStoreStatus {
     /// Returns why the store is of no use, if it does not answer, or not well.
     pub(crate) fn silence(&self) -> Option<String> {
         let silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
-        silence.signing.as_ref().or(silence.exchanging.as_ref()).cloned()
+        let awaited = silence.is_awaited.then(|| "the store has not answered yet".to_owned());
+        silence.signing.clone().or(awaited).or(silence.exchanging.clone())
     }
 
-    /// Whether the store has stopped answering, or was waited for in vain. Every exchange asks.
+    /// Whether the store has stopped answering, or was waited for in vain. A store that is still awaited is not silent.
+    /// Every exchange asks.
     pub(crate) fn is_silent(&self) -> bool {
         self.is_silent.load(Ordering::Relaxed)
     }
@@ -74,7 +75,7 @@ impl SharedStoreStatus {
     pub(crate) fn fell_silent(&self, work: Work, why: Option<String>) {
         let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
         match work {
-            Work::Signing => silence.signing = why,
+            Work::Signing => (silence.is_awaited, silence.signing) = (false, why),
             Work::Exchanging => silence.exchanging = why,
         }
         let is_silent = silence.signing.is_some() || silence.exchanging.is_some();
@@ -154,7 +155,11 @@ mod tests {
         let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
         let config = Config::parse(&format!("{store}[[limit]]\nname = \"a\"\n{rules}\n")).expect("valid");
         let status = SharedStoreStatus::new(&config);
-        assert!(status.silence().is_some_and(|why| why.contains("yet")) && !status.is_silent());
+        for _ in 0..2 {
+            assert!(status.silence().is_some_and(|why| why.contains("yet")) && !status.is_silent());
+            // Before the first signature there is nothing to exchange.
+            status.fell_silent(Work::Exchanging, None);
+        }
         status.fell_silent(Work::Signing, None);
         assert_eq!(status.silence(), None);
         status.fell_silent(Work::Exchanging, Some("full".to_owned()));
