@@ -12,6 +12,7 @@ use crate::{MILLI, SECOND};
 use lessor_ledger::rule::{Concurrency, FixedWindow, SlidingWindow, TokenBucket};
 use lessor_ledger::share::Safe;
 use lessor_ledger::{CarryOver, Rule};
+use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
 /// Draws a store with faults. Nodes and allocators are cut off for seconds, and nodes spend on.
@@ -142,6 +143,9 @@ fn draw_changed_rules(rng: &mut fastrand::Rng, setup: &mut Setup) {
             0 | 1 => Act::Reserve(rng.u64(1..=(limit / 4).max(1))),
             2 | 3 => Act::Change(CarryOver::AsIs, vec![windows(permits, per, rng)]),
             4 => {
+                // It refills no slower than nodes may go on: no lender can stop the share of a node that is cut off.
+                let longest = nanos(slowest) * (permits / 2) / (limit / 4);
+                let per = per.min(Duration::from_nanos(longest));
                 let bucket = TokenBucket::try_new(permits / 2, permits / 2, per, permits / 2);
                 Act::Change(CarryOver::AsIs, vec![Rule::TokenBucket(bucket.expect("numbers in range"))])
             }
@@ -171,4 +175,26 @@ fn windows(limit: u64, per: Duration, rng: &mut fastrand::Rng) -> Rule {
         false => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),
     };
     rule.expect("numbers in range")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bug: nodes that were cut off emptied a slow bucket by their shares alone, whatever its pool did.
+    #[test]
+    fn buckets_refill_as_fast_as_shares_of_earlier_windows_are_spent() {
+        let mut buckets = 0;
+        for setup in (0..400).flat_map(|seed| [store_safe_changed_rules(seed), safe_changed_rules(seed)]) {
+            let slowest = setup.plan.rules[0].window().expect("it begins with windows");
+            let most = setup.reserve_most();
+            for rule in setup.rule_sets().flatten() {
+                let Rule::TokenBucket(bucket) = rule else { continue };
+                let (gained, spent) = (bucket.refill() * nanos(slowest), most * nanos(bucket.per()));
+                assert!(gained >= spent, "{bucket:?} refills slower than {most} in {slowest:?} are spent");
+                buckets += 1;
+            }
+        }
+        assert!(buckets > 1_000, "too few to say anything: {buckets}");
+    }
 }
