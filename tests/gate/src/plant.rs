@@ -52,7 +52,7 @@ struct Change {
     always: String,
 }
 
-/// Returns the sources of [`CRATES`] in `root` with all `mutants` in them, by path.
+/// Returns the sources of the crates that have mistakes in `root` with all `mutants` in them, by path.
 ///
 /// # Errors
 /// Says in words which file cannot be read, or which mistake has no place in it.
