@@ -35,7 +35,8 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let timeline = store.timeline().await;
     let close = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = 'lessor'";
     for version in 0..5_u64 {
-        assert_eq!(server(&store).tell(close), "1");
+        // There is another one for a moment, if an attempt on a busy machine took too long and was given up.
+        assert_ne!(server(&store).tell(close), "0");
         settle().await;
         let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
         assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done]));
