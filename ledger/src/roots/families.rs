@@ -30,9 +30,15 @@ pub fn parents_of<'a>(
 ) -> BTreeMap<String, String> {
     let with = limits.clone().filter_map(|(name, parent)| Some((name.to_owned(), parent?.to_owned())));
     let mut above: BTreeMap<String, String> = with.collect();
-    let stems: Vec<String> =
-        above.keys().filter_map(|name| name.strip_suffix('*')).map(str::to_owned).collect();
-    let fits = |name: &str| stems.iter().any(|stem| name.starts_with(stem));
+    let stems = above.keys().filter_map(|name| name.strip_suffix('*'));
+    let mut stems: Vec<String> = stems.map(str::to_owned).collect();
+    stems.sort_unstable();
+    // Of stems that begin alike, the shortest is enough. Then only the last one up to a name can begin it.
+    stems.dedup_by(|stem, shorter| stem.starts_with(shorter.as_str()));
+    let fits = |name: &str| {
+        let last = stems.partition_point(|stem| stem.as_str() <= name).checked_sub(1);
+        last.is_some_and(|last| name.starts_with(&stems[last]))
+    };
     let without = limits.filter(|(name, parent)| parent.is_none() && fits(name));
     let room = BELOW_MAX.saturating_sub(above.len());
     above.extend(without.take(room).map(|(name, _)| (apart(name), String::new())));
@@ -208,5 +214,23 @@ mod tests {
         let many: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "z")).collect();
         known.keep(&families(4, &many));
         assert_eq!(known.above.len(), BELOW_MAX);
+    }
+
+    /// Compares with each stem in turn. Names and stems begin with each other, and stems sort before and after `*`.
+    #[test]
+    fn a_limit_below_none_is_named_if_any_pattern_with_a_parent_fits() {
+        let parts = ["", "a", "a!", "a!b", "a/", "a/b", "ab", "ac/d", "b", "é", "éa"];
+        for chosen in 0..1_u32 << parts.len() {
+            let is_chosen = |at: usize| chosen >> at & 1 == 1;
+            let stems = parts.iter().enumerate().filter(|(at, _)| is_chosen(*at)).map(|(_, stem)| *stem);
+            let patterns: Vec<String> = stems.clone().map(|stem| format!("{stem}*")).collect();
+            let names = parts.iter().skip(1).map(|name| (*name, None));
+            let limits = patterns.iter().map(|pattern| (pattern.as_str(), Some("all"))).chain(names.clone());
+            let above = parents_of(limits);
+            for (name, _) in names {
+                let fits = stems.clone().any(|stem| name.starts_with(stem));
+                assert_eq!(above.contains_key(&apart(name)), fits, "{name} and {patterns:?}");
+            }
+        }
     }
 }
