@@ -1,21 +1,26 @@
-//! The requests of nodes: exchanges and goodbyes. Each is decoded, handed to the allocator, and encoded.
+//! Exchanges: each is decoded, handed to the registry, and encoded. A body is decoded all at once if it is good,
+//! otherwise entry by entry, so that a bad entry fails no other.
 
+use super::explain::{Fault, Kind, Shape, check_count, explain, explained, read, shown};
 use super::problem::Problem;
-use super::{body, decode, json, visitor};
+use super::{body, json, visitor};
 use crate::access::Visitor;
 use crate::addresses::Address;
 use crate::audit::Origin;
 use crate::shared::Shared;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::Response;
-use lessor_ledger::registry::{Caller, Entry, Exchanged};
+use lessor_access::{Identity, Rights};
+use lessor_ledger::registry::{Caller, Entry, Exchanged, unanswered};
+use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::clock::Stopwatch;
 use lessor_protocol::trace;
-use lessor_protocol::wire::{GrantBody, LeasesResponse, Refused, Text, code};
-use lessor_protocol::{Answer, NodeName, Refusal, RefusalReason};
+use lessor_protocol::wire::{AskBody, GrantBody, LeasesRequest, LeasesResponse, Refused, Text, code};
+use lessor_protocol::{Answer, NodeName, PERMITS_MAX, Refusal, RefusalReason};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +34,48 @@ const UNSURE_RETRY: Duration = Duration::from_millis(50);
 /// Usual size of an answer in bytes: its head, and each grant with a name of usual length.
 const HEAD_BYTES: usize = 128;
 const GRANT_BYTES: usize = 256;
+
+const LEASES: Shape = &[
+    ("node", Kind::Text),
+    ("session", Kind::Number),
+    ("seq", Kind::Number),
+    ("rtt_ms", Kind::OptionalNumber),
+    ("asks", Kind::List),
+];
+
+const ASK: Shape = &[
+    ("limit", Kind::Text),
+    ("key", Kind::OptionalText),
+    ("spent_total", Kind::Number),
+    ("held", Kind::Number),
+    ("want", Kind::Number),
+    ("demand", Kind::OptionalNumber),
+    ("waiting", Kind::OptionalNumber),
+    ("running", Kind::OptionalNumber),
+    ("unguarded", Kind::OptionalNumber),
+    ("busy", Kind::OptionalNumber),
+    ("shadow_refused", Kind::OptionalNumber),
+    ("largest", Kind::OptionalNumber),
+    ("rate", Kind::OptionalObject(RATE)),
+    ("observed", Kind::OptionalObject(OBSERVED)),
+];
+
+const RATE: Shape = &[
+    ("number", Kind::Number),
+    ("cap", Kind::Number),
+    ("interval_ns", Kind::OptionalNumber),
+    ("credit_ns", Kind::OptionalNumber),
+    ("turn", Kind::OptionalFlag),
+];
+
+const OBSERVED: Shape = &[
+    ("number", Kind::Number),
+    ("refused_total", Kind::OptionalNumber),
+    ("wait_ms", Kind::OptionalNumber),
+    ("left", Kind::OptionalNumber),
+    ("left_lasts_ms", Kind::OptionalNumber),
+    ("announced", Kind::OptionalList),
+];
 
 /// Handles a `POST /v1/leases` that came by the routes.
 pub(super) async fn leases_by_route(
@@ -75,7 +122,7 @@ where
 
 /// # Errors
 /// If the identity of `visitor` asks more often than it may.
-fn check_pace(shared: &Arc<Shared>, visitor: &Visitor) -> Result<(), Problem> {
+pub(super) fn check_pace(shared: &Arc<Shared>, visitor: &Visitor) -> Result<(), Problem> {
     let pace = shared.access().map_or(Ok(()), |access| access.check_pace(visitor));
     pace.map_err(|_| {
         shared.metrics().refused("too_many_exchanges");
@@ -114,7 +161,7 @@ struct Answered {
 }
 
 fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -> Result<Answered, Problem> {
-    let mut exchange = decode::leases(body)?;
+    let mut exchange = decode(body)?;
     speaks_for(shared, visitor, &exchange.caller.node)?;
     exchange.caller.owner = visitor.owner();
     if let Visitor::Known(known) = visitor {
@@ -175,59 +222,162 @@ fn unsure(grant: &mut GrantBody<Text<'_>>) -> Option<()> {
     Some(())
 }
 
-/// `POST /v1/nodes/{node}/leave`
-pub(super) async fn leave(
-    State(shared): State<Arc<Shared>>,
-    visitor: Result<Visitor, Problem>,
-    path: Result<Path<String>, PathRejection>,
-    request: Request<Body>,
-) -> Result<Response, Problem> {
-    let result = match path.ok().as_ref().and_then(|Path(rest)| rest.strip_suffix("/leave")) {
-        Some(node) => match visitor.and_then(|visitor| check_pace(&shared, &visitor).map(|()| visitor)) {
-            Ok(visitor) => {
-                body::of(&shared, request).await.and_then(|body| goodbye(&shared, &visitor, node, &body))
-            }
-            Err(problem) => Err(problem),
-        },
-        None => Err(Problem::not_found("the only path of a node is /leave")),
-    };
-    shared.metrics().leaves().count(outcome(&result));
-    result
-}
-
-fn goodbye(shared: &Arc<Shared>, visitor: &Visitor, node: &str, body: &[u8]) -> Result<Response, Problem> {
-    let (mut caller, spent) = decode::leave(node, body)?;
-    speaks_for(shared, visitor, &caller.node)?;
-    caller.owner = visitor.owner();
-    for entry in &spent {
-        visitor.needs_of(shared, "lease from this limit as this node", &entry.limit, |rights| {
-            rights.may_lease(node, &entry.limit)
-        })?;
-    }
-    let response = shared.beside(|registry, now| {
-        (!registry.is_of_another(&caller)).then(|| registry.leave(now, &caller, &spent))
-    });
-    let response = response.ok_or_else(|| {
-        let detail = "another identity began this session: nothing has changed";
-        Problem::of_field(StatusCode::FORBIDDEN, code::SESSION_OF_ANOTHER, "session", detail)
-    })?;
-    shared.was_asked();
-    let mut body = vec![];
-    encode(&response, &mut body);
-    Ok(json(body))
-}
-
 /// # Errors
 /// If `visitor` may not speak for `node`.
-fn speaks_for(shared: &Arc<Shared>, visitor: &Visitor, node: &NodeName) -> Result<(), Problem> {
-    visitor.needs(shared, "lease as this node", |rights| rights.may_speak_for(node.as_str()))
+pub(super) fn speaks_for(shared: &Arc<Shared>, visitor: &Visitor, node: &NodeName) -> Result<(), Problem> {
+    let may = |rights: &Rights| rights.may_speak_for(node.as_str());
+    if visitor.may(may) {
+        return Ok(());
+    }
+    visitor.needs(shared, &format!("lease as node {}", quoted(node.as_str())), may)
 }
 
 /// Returns the label of the outcome of a request in metrics.
-fn outcome(result: &Result<Response, Problem>) -> &'static str {
+pub(super) fn outcome(result: &Result<Response, Problem>) -> &'static str {
     result.as_ref().map_or_else(Problem::code, |_| "ok")
 }
 
-fn encode(body: &impl serde::Serialize, into: &mut Vec<u8>) {
+pub(super) fn encode(body: &impl serde::Serialize, into: &mut Vec<u8>) {
     serde_json::to_writer(into, body).expect("bodies are plain data: numbers, strings and lists");
+}
+
+/// The asks of one request and their caller. Names borrow from the body.
+#[derive(Debug)]
+pub(super) struct Exchange<'a> {
+    pub caller: Caller,
+    asks: Vec<PlacedEntry<'a>>,
+}
+
+impl<'a> Exchange<'a> {
+    /// Refuses asks of limits for which `may` is false, whether or not such a limit exists. `identity` is the caller's.
+    pub(super) fn forbid(&mut self, identity: &Identity, may: impl Fn(&str) -> bool) {
+        for PlacedEntry(entry) in &mut self.asks {
+            if let Entry::Ask(ask) = entry
+                && !may(&ask.limit)
+            {
+                let node = quoted(self.caller.node.as_str());
+                let detail = format!("{identity} has no right to lease from this limit as node {node}");
+                let wrong = AskRejection::new(Reason::Forbidden, "limit", detail);
+                *entry = Entry::Unread(
+                    unanswered(&ask.limit, ask.key.as_deref(), wrong).renamed(Text::into_string),
+                );
+            }
+        }
+    }
+
+    /// Drops vendor counts of limits for which `is_believed` is false.
+    pub(super) fn observe(&mut self, is_believed: impl Fn(&str) -> bool) {
+        for PlacedEntry(entry) in &mut self.asks {
+            if let Entry::Ask(ask) = entry
+                && ask.observed.is_some()
+                && !is_believed(&ask.limit)
+            {
+                ask.observed = None;
+            }
+        }
+    }
+
+    /// Returns the entries, in the order of the request.
+    pub(super) fn entries(&self) -> impl ExactSizeIterator<Item = &Entry<Text<'a>>> {
+        self.asks.iter().map(|PlacedEntry(entry)| entry)
+    }
+}
+
+/// One entry, deserialized in place.
+#[derive(Debug)]
+struct PlacedEntry<'a>(Entry<Text<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for PlacedEntry<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        AskBody::deserialize(deserializer).map(|ask| PlacedEntry(Entry::Ask(ask)))
+    }
+}
+
+/// Decodes the exchange in `body`.
+pub(super) fn decode(body: &[u8]) -> Result<Exchange<'_>, Problem> {
+    // UTF-8 is checked once for the whole body, which is cheaper than string by string.
+    let text = std::str::from_utf8(body).ok();
+    let whole =
+        text.and_then(|text| serde_json::from_str::<LeasesRequest<PlacedEntry<'_>, Text<'_>>>(text).ok());
+    let (head, asks) = match whole {
+        Some(LeasesRequest { node, session, seq, rtt_ms, asks }) => ((node, session, seq, rtt_ms), asks),
+        None => one_by_one(body)?,
+    };
+    check_count("asks", asks.len())?;
+    let (node, session, seq, rtt_ms) = head;
+    let rtt = Duration::from_millis(rtt_ms);
+    let caller = Caller { rtt, ..caller(&node, session, seq)? };
+    Ok(Exchange { caller, asks })
+}
+
+type Head<'a> = (Text<'a>, u64, u64, u64);
+
+/// Decodes a body in which something is wrong. The fault is of the whole request, or of single entries.
+fn one_by_one(body: &[u8]) -> Result<(Head<'_>, Vec<PlacedEntry<'_>>), Problem> {
+    let request: LeasesRequest<&RawValue, Text<'_>> = read(body, LEASES)?;
+    // The count is checked before any entry is decoded.
+    check_count("asks", request.asks.len())?;
+    let asks = request.asks.into_iter().map(|ask| PlacedEntry(entry(ask.get())));
+    Ok(((request.node, request.session, request.seq, request.rtt_ms), asks.collect()))
+}
+
+fn entry(text: &str) -> Entry<Text<'_>> {
+    let error = match serde_json::from_str(text) {
+        Ok(ask) => return Entry::Ask(ask),
+        Err(error) => error,
+    };
+    let wrong = match explain(text, ASK) {
+        Ok(Some(Fault { field, detail })) => AskRejection::new(Reason::Invalid, field, detail),
+        Ok(None) => unreadable(explained(&error)),
+        Err(_) => unreadable(format!("the ask is {}: expected an object", shown(text))),
+    };
+    // The answer repeats the names as far as they can be read, so that the node knows which ask it answers.
+    let limit = field(text, "limit").unwrap_or_default();
+    let key = field(text, "key");
+    Entry::Unread(unanswered(&limit, key.as_deref(), wrong).renamed(Text::into_string))
+}
+
+fn unreadable(detail: String) -> AskRejection {
+    AskRejection { reason: Reason::Invalid, field: None, detail }
+}
+
+/// Returns the string field `name` of the object `text`.
+fn field(text: &str, name: &str) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    value.get(name)?.as_str().map(str::to_owned)
+}
+
+pub(super) fn caller(node: &str, session: u64, seq: u64) -> Result<Caller, Problem> {
+    for (field, value) in [("session", session), ("seq", seq)] {
+        if value > PERMITS_MAX {
+            let detail = format!("{field} is {value}: expected a whole number from 0 to {PERMITS_MAX}");
+            return Err(Problem::invalid(field, detail));
+        }
+    }
+    let wrong = |error| Problem::invalid("node", format!("node {error}"));
+    let node = NodeName::try_new(node).map_err(wrong)?;
+    Ok(Caller { node, session, seq, rtt: Duration::ZERO, owner: Default::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lessor_protocol::wire::ASKS_MAX;
+
+    /// Names are decoded in place: the names of a thousand asks point into the body.
+    #[test]
+    fn names_are_lent_by_the_body() {
+        let ask = r#"{"limit":"vendor/rest","key":"user 42","spent_total":0,"held":0,"want":1}"#;
+        let asks = vec![ask; ASKS_MAX].join(",");
+        let body = format!(r#"{{"node":"a","session":1,"seq":1,"asks":[{asks}]}}"#);
+        let exchange = decode(body.as_bytes()).expect("it is good");
+        assert_eq!(exchange.entries().len(), ASKS_MAX);
+        let sent = body.as_bytes().as_ptr_range();
+        for entry in exchange.entries() {
+            let Entry::Ask(ask) = entry else { panic!("{entry:?}") };
+            let key = ask.key.as_deref().expect("it has one");
+            assert_eq!((&*ask.limit, key), ("vendor/rest", "user 42"));
+            assert!(sent.contains(&ask.limit.as_ptr()) && sent.contains(&key.as_ptr()));
+        }
+    }
 }

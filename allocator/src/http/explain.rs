@@ -1,8 +1,12 @@
-//! Explains why a JSON object cannot be read: the first field that is missing or of the wrong type, with a short,
-//! escaped piece of its value. The decoder calls it only after a failure.
+//! Reads a JSON object, or explains why it cannot be read: the first field that is missing or of the wrong type, with a
+//! short, escaped piece of its value. The explanation costs time only after a failure.
 
+use super::problem::Problem;
 use lessor_protocol::PERMITS_MAX;
+use lessor_protocol::wire::ASKS_MAX;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
@@ -24,6 +28,10 @@ pub(super) enum Kind {
     List,
     /// A list of entries, or nothing at all.
     OptionalList,
+    /// `true`, `false`, or nothing at all.
+    OptionalFlag,
+    /// An object of a shape, or nothing at all.
+    OptionalObject(Shape),
 }
 
 /// The field that is wrong, and how.
@@ -36,16 +44,50 @@ pub(super) struct Fault {
 /// Longest piece of a value that is shown, in characters.
 const SHOWN_MAX: usize = 40;
 
+/// Decodes `body` as a `T`, which has `shape`.
+pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a [u8], shape: Shape) -> Result<T, Problem> {
+    let text = std::str::from_utf8(body).map_err(|error| Problem::malformed(error.to_string()))?;
+    serde_json::from_str(text).map_err(|error| match explain(text, shape) {
+        Ok(Some(Fault { field, detail })) => Problem::invalid(field, detail),
+        Err(error) if error.classify() == Category::Data => {
+            let detail = format!("the body is {}: expected an object", shown(text.trim_start()));
+            Problem::malformed(detail)
+        }
+        Ok(None) | Err(_) => Problem::malformed(explained(&error)),
+    })
+}
+
+/// Returns the text of `error`. Only a data error can quote the input, and then no more than a short piece is shown.
+pub(super) fn explained(error: &serde_json::Error) -> String {
+    match error.classify() {
+        Category::Data => shown(&error.to_string()),
+        Category::Syntax | Category::Eof | Category::Io => error.to_string(),
+    }
+}
+
+/// # Errors
+/// If the list in `field` has more than [`ASKS_MAX`] entries.
+pub(super) fn check_count(field: &str, count: usize) -> Result<(), Problem> {
+    if count > ASKS_MAX {
+        let detail = format!("{field} has {count} entries: send at most {ASKS_MAX} at once");
+        return Err(Problem::invalid(field, detail));
+    }
+    Ok(())
+}
+
 /// Returns what is wrong with `object` if it is not of `shape`. `Err` if it is no object.
 pub(super) fn explain(object: &str, shape: Shape) -> Result<Option<Fault>, serde_json::Error> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(object)?;
     let fault = shape.iter().find_map(|&(field, kind)| {
         let expected = kind.expected();
-        let detail = match fields.get(field) {
-            None if kind.may_be_absent() => return None,
-            None => format!("{field} is missing: expected {expected}"),
-            Some(value) if kind.fits(value.get()) => return None,
-            Some(value) => format!("{field} is {}: expected {expected}", shown(value.get())),
+        let detail = match (fields.get(field).map(|value| value.get()), kind) {
+            (None, _) if kind.may_be_absent() => return None,
+            (None, _) => format!("{field} is missing: expected {expected}"),
+            (Some(value), Kind::OptionalObject(shape)) if value.starts_with('{') => {
+                format!("{field}.{}", explain(value, shape).ok()??.detail)
+            }
+            (Some(value), _) if kind.fits(value) => return None,
+            (Some(value), _) => format!("{field} is {}: expected {expected}", shown(value)),
         };
         Some(Fault { field, detail })
     });
@@ -73,12 +115,18 @@ impl Kind {
             Kind::Text | Kind::OptionalText => "a string".to_owned(),
             Kind::Number | Kind::OptionalNumber => format!("a whole number from 0 to {PERMITS_MAX}"),
             Kind::List | Kind::OptionalList => "a list".to_owned(),
+            Kind::OptionalFlag => "true or false".to_owned(),
+            Kind::OptionalObject(_) => "an object".to_owned(),
         }
     }
 
     fn may_be_absent(self) -> bool {
         match self {
-            Kind::OptionalText | Kind::OptionalNumber | Kind::OptionalList => true,
+            Kind::OptionalText
+            | Kind::OptionalNumber
+            | Kind::OptionalList
+            | Kind::OptionalFlag
+            | Kind::OptionalObject(_) => true,
             Kind::Text | Kind::Number | Kind::List => false,
         }
     }
@@ -91,6 +139,8 @@ impl Kind {
                 serde_json::from_str(value).is_ok_and(|number: u64| number <= PERMITS_MAX)
             }
             Kind::List | Kind::OptionalList => value.starts_with('['),
+            Kind::OptionalFlag => reads_as::<bool>(value),
+            Kind::OptionalObject(_) => value == "null",
         }
     }
 }
@@ -125,6 +175,20 @@ mod tests {
             let object = format!(r#"{{"name":"a","want":{value}}}"#);
             check(&object, &format!("want is {value}: {NUMBER}"));
         }
+    }
+
+    #[test]
+    fn a_field_of_an_inner_object_is_named_with_its_path() {
+        const OUTER: Shape = &[("rate", Kind::OptionalObject(SHAPE)), ("turn", Kind::OptionalFlag)];
+        let detail = |object: &str| explain(object, OUTER).expect("an object").map(|fault| fault.detail);
+        assert_eq!(detail(r#"{"rate":{"name":"a","want":1},"turn":true}"#), None);
+        assert_eq!(detail(r#"{"rate":null}"#), None);
+        assert_eq!(detail(r#"{"rate":[7]}"#).as_deref(), Some("rate is [7]: expected an object"));
+        assert_eq!(
+            detail(r#"{"rate":{"name":7,"want":1}}"#).as_deref(),
+            Some("rate.name is 7: expected a string")
+        );
+        assert_eq!(detail(r#"{"turn":1}"#).as_deref(), Some("turn is 1: expected true or false"));
     }
 
     #[test]

@@ -7,12 +7,12 @@ mod bodies;
 mod body;
 mod confirm;
 mod decider;
-mod decode;
 mod events;
 mod exchange;
 mod explain;
 mod guard;
 mod health;
+mod leave;
 mod object;
 mod page;
 mod problem;
@@ -73,7 +73,7 @@ fn router(shared: Arc<Shared>, part: Part) -> Router {
             // [`Service`] answers most POSTs before they reach the routes.
             .route(LEASES_PATH, post(exchange::leases_by_route))
             // Names may hold slashes, as such or as %2F. The handler cuts off what follows the name.
-            .route("/v1/nodes/{*rest}", post(exchange::leave));
+            .route("/v1/nodes/{*rest}", post(leave::leave));
     }
     if matches!(part, Part::Whole | Part::Nodes { metrics: true } | Part::Admin { metrics: true }) {
         routes = routes.route("/metrics", get(health::metrics));

@@ -26,7 +26,7 @@ async fn entry_refused(ask_body: &str, code: &str, field: &str) -> String {
 async fn wrong_numbers_in_an_ask_are_its_own() {
     for value in ["-1", "1.5", "1e400", "18446744073709551616", "9007199254740992", "\"10\"", "null", "true"]
     {
-        for field in ["spent_total", "held", "want", "demand", "waiting"] {
+        for field in ["spent_total", "held", "want", "demand", "waiting", "unguarded", "busy", "largest"] {
             let mut ask = r#"{"limit":"vendor/rest","spent_total":0,"held":0,"want":0"#.to_owned();
             ask = ask.replace(&format!("\"{field}\":0"), &format!("\"{field}\":{value}"));
             if !ask.contains(field) {
@@ -35,6 +35,15 @@ async fn wrong_numbers_in_an_ask_are_its_own() {
             let detail = entry_refused(&(ask + "}"), code::INVALID, field).await;
             assert!(detail.starts_with(&format!("{field} is {value}: ")), "{detail}");
         }
+    }
+    for (field, value, expected) in [
+        ("rate", "5", "rate is 5: expected an object"),
+        ("rate", r#"{"number":1}"#, "rate.cap is missing: expected a whole number"),
+        ("observed", r#"{"number":1,"left":-1}"#, "observed.left is -1: expected a whole number"),
+    ] {
+        let ask = format!(r#"{{"limit":"vendor/rest","spent_total":0,"held":0,"want":0,"{field}":{value}}}"#);
+        let detail = entry_refused(&ask, code::INVALID, field).await;
+        assert!(detail.starts_with(expected), "{detail}");
     }
     let detail =
         entry_refused(r#"{"limit":"vendor/rest","spent_total":0,"held":0}"#, code::INVALID, "want").await;

@@ -191,6 +191,20 @@ async fn wrong_goodbyes_are_refused_and_change_nothing() {
             "spent[0].spent_total",
         ),
         (r#"{"session":1,"seq":2,"spent":[5]}"#, 422, code::INVALID, "spent[0]"),
+        (r#"{"seq":1,"spent":[]}"#, 422, code::INVALID, "session"),
+        (r#"{"session":"1","seq":1,"spent":[]}"#, 422, code::INVALID, "session"),
+        (
+            r#"{"session":1,"seq":2,"spent":[{"limit":"vendor/rest","spent_total":0,"held":-1}]}"#,
+            422,
+            code::INVALID,
+            "spent[0].held",
+        ),
+        (
+            r#"{"session":1,"seq":2,"spent":[{"limit":"vendor/rest","spent_total":0,"spent_total":1}]}"#,
+            400,
+            "malformed",
+            "spent[0].spent_total",
+        ),
         (&json!({ "session": 1, "seq": 2, "spent": entries }).to_string(), 422, code::INVALID, "spent"),
     ];
     for (body, status, code, field) in cases {

@@ -53,6 +53,7 @@ async fn an_identity_leases_what_its_role_says_as_the_nodes_that_it_says() {
     let (http, url) = (desk.http(Some(&token)), format!("{}/v1/leases", allocator.url));
     let foreign = ask(&http, "POST", &url, &leases("b-1", 1, "vendor", 1)).await;
     assert_eq!(foreign.status, 403, "identity a may not lease as b-1: {}", foreign.body);
+    assert!(foreign.body.contains(r#"no right to lease as node \"b-1\""#), "{}", foreign.body);
     let error = async |limit: &str, seq: u64| -> Value {
         let answer = ask(&http, "POST", &url, &leases("a-1", seq, limit, 1)).await;
         let body: Value = serde_json::from_str(&answer.body).expect("JSON");
