@@ -3,13 +3,11 @@
 
 mod by_share;
 mod claims;
-mod identities;
-mod level;
 mod ranked;
 
+use claims::Modest;
 use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::sizing::PERMIT;
-use level::Modest;
 use std::time::Duration;
 
 pub use claims::{Before, Claim, Claims, Name, Peers};

@@ -1,13 +1,14 @@
-//! Claims of sessions on a pool, as sums and orders that change when one session changes. So a grant is sized in time
+//! The claims of sessions on a pool, as sums and orders that change when one session changes. So a grant is sized in time
 //! logarithmic in the number of sessions. The reference that walks all sessions is in the tests.
 
-use super::MILLION;
-use super::by_share::ByShare;
-use super::identities::{Gaps, Shares};
-use super::level::{Levels, Modest};
+mod peers;
+
+pub use peers::{Before, Peers};
+pub(super) use peers::{Level, Levels, Modest, OfIdentity};
+
+use super::by_share::{ByShare, ShareSum};
 use super::ranked::{Entry, Ranked};
 use crate::share::{Owner, Share};
-use lessor_protocol::sizing::PERMIT;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -67,17 +68,6 @@ struct Class<I: Name> {
     by_need: Ranked<ByNeed<I>>,
     /// Permits that these sessions lack of their needs.
     lacking: u128,
-}
-
-/// What sessions of higher priorities claim together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Before {
-    /// Permits needed in a term.
-    pub needs: u128,
-    /// Permits lacking of those needs.
-    pub lacking: u128,
-    /// Permits spent in a term on average, in parts of a permit.
-    pub mean: u128,
 }
 
 impl<I: Name> Default for Claims<I> {
@@ -172,36 +162,10 @@ impl<I: Name> Claims<I> {
         class.lacking = class.lacking - u128::from(before.lacking()) + u128::from(after.lacking());
     }
 
-    /// Returns what all sessions need.
-    pub fn needs(&self) -> u128 {
-        self.classes.iter().map(|class| self.within(class).need_sum().need).sum()
-    }
-
     /// Returns how many claims `group` has.
     pub fn members(&self, group: usize) -> u64 {
         let aside = self.aside.filter(|(_, claim)| claim.share.group == Some(group));
         self.groups.get(&group).copied().unwrap_or(0) - u64::from(aside.is_some())
-    }
-
-    /// Returns what sessions of higher priorities than `priority` claim together.
-    pub fn before(&self, priority: u64) -> Before {
-        let classes = self.classes.iter().take_while(|class| class.priority > priority);
-        classes.map(|class| self.within(class)).fold(Before::default(), |sum, peers| Before {
-            needs: sum.needs + peers.need_sum().need,
-            lacking: sum.lacking + peers.lacking(),
-            mean: sum.mean.saturating_add(peers.mean()),
-        })
-    }
-
-    /// Returns the claims of `priority`.
-    pub fn peers(&self, priority: u64) -> Peers<'_, I> {
-        let class = self.classes.iter().find(|class| class.priority == priority);
-        class.map_or(Peers { class: None, aside: None }, |class| self.within(class))
-    }
-
-    fn within<'a>(&'a self, class: &'a Class<I>) -> Peers<'a, I> {
-        let aside = self.aside.filter(|(_, claim)| claim.share.priority == class.priority);
-        Peers { class: Some(class), aside: aside.map(|(id, claim)| Aside::new(id, claim)) }
     }
 
     /// Asserts, in debug builds, that the claims are those of `all`.
@@ -216,92 +180,157 @@ impl<I: Name> Claims<I> {
     }
 }
 
-/// The claims that one session shares with.
-#[derive(Clone, Copy, Debug)]
-pub struct Peers<'a, I: Name> {
-    class: Option<&'a Class<I>>,
-    aside: Option<Aside<I>>,
-}
-
-/// A claim that is set aside, in each order.
-#[derive(Clone, Copy, Debug)]
-struct Aside<I> {
+/// The shares that the claims of one priority have.
+///
+/// Identities share by weighted max-min, and the sessions of each share its part in the same way. So an identity with a
+/// thousand sessions gets no more than one with a single session. While all claims are of one identity, they are kept
+/// in one order.
+#[derive(Clone, Debug)]
+struct Shares<I: Name> {
+    /// Claims of the first identity, while there is no other.
+    sole: Sessions<I>,
     owner: Owner,
-    by_share: ByShare<I>,
-    by_need: ByNeed<I>,
-    lacking: u64,
+    several: Option<Box<Several<I>>>,
 }
 
-impl<I: Name> Aside<I> {
-    fn new(id: I, claim: Claim) -> Self {
-        let by_need = ByNeed { id, need: claim.need };
-        let (owner, by_share) = (claim.share.owner, ByShare::new(id, claim));
-        Aside { owner, by_share, by_need, lacking: claim.lacking() }
+/// The claims of several identities.
+#[derive(Clone, Debug)]
+struct Several<I: Name> {
+    identities: Ranked<ByShare<Owner>>,
+    sessions: BTreeMap<Owner, Sessions<I>>,
+}
+
+/// The claims of the sessions of one identity.
+#[derive(Clone, Debug)]
+struct Sessions<I: Name> {
+    claims: Ranked<ByShare<I>>,
+    count: u64,
+}
+
+impl<I: Name> Default for Sessions<I> {
+    fn default() -> Self {
+        Sessions { claims: Ranked::default(), count: 0 }
     }
 }
 
-impl<I: Name> Peers<'_, I> {
-    /// Returns how many claims there are.
-    pub fn count(self) -> u64 {
-        self.need_sum().count
+impl<I: Name> Default for Shares<I> {
+    fn default() -> Self {
+        Shares { sole: Sessions::default(), owner: Owner::NONE, several: None }
+    }
+}
+
+/// Returns all claims of `owner`, which has `count` sessions, as one claim. Its weight is their average: more sessions
+/// give it no more weight.
+fn whole<J>(owner: J, sum: ShareSum, count: u64) -> ByShare<J> {
+    let weight = u64::try_from(sum.weight.div_ceil(u128::from(count.max(1)))).unwrap_or(u64::MAX);
+    ByShare {
+        id: owner,
+        mean: sum.mean,
+        weight: weight.max(1),
+        gap: u64::try_from(sum.gap).unwrap_or(u64::MAX),
+    }
+}
+
+impl<I: Name> Sessions<I> {
+    fn insert(&mut self, claim: ByShare<I>) {
+        self.claims.insert(claim);
+        self.count += 1;
     }
 
-    /// Returns what the sessions need together.
-    pub(super) fn needs(self) -> u128 {
-        self.need_sum().need
+    fn remove(&mut self, claim: &ByShare<I>) {
+        self.claims.remove(claim);
+        self.count -= 1;
     }
+}
 
-    /// Whether any claim is of another identity than `owner`.
-    pub fn has_other_owners(self, owner: Owner) -> bool {
-        self.class.is_some_and(|class| class.by_share.has_other_owners(owner))
+impl<I: Name> Several<I> {
+    /// Changes the claims of `owner`, and its claim among identities.
+    fn change(&mut self, owner: Owner, change: impl FnOnce(&mut Sessions<I>)) {
+        let sessions = self.sessions.entry(owner).or_default();
+        let as_one = |sessions: &Sessions<I>| whole(owner, sessions.claims.sum(), sessions.count);
+        let before = (sessions.count > 0).then(|| as_one(sessions));
+        change(sessions);
+        let after = (sessions.count > 0).then(|| as_one(sessions));
+        if sessions.count == 0 {
+            self.sessions.remove(&owner);
+        }
+        match (before, after) {
+            (Some(before), Some(after)) if (before.mean, before.weight) == (after.mean, after.weight) => {
+                self.identities.replace(&before, after);
+            }
+            (before, after) => {
+                before.iter().for_each(|before| self.identities.remove(before));
+                after.into_iter().for_each(|after| self.identities.insert(after));
+            }
+        }
     }
+}
 
-    /// Returns what the sessions need together if none of them needs more than `most`.
-    pub(super) fn needs_at_most(self, most: u64) -> u128 {
-        let Some(class) = self.class else { return 0 };
-        let aside = self.aside.as_ref().map(|aside| &aside.by_need);
-        let small = class.by_need.beginning(aside, |entry, _| entry.need <= most);
-        small.need + u128::from(self.count() - small.count) * u128::from(most)
-    }
-
-    /// Returns the water level of `supply` permits over these claims and the claim `own`.
-    pub(super) fn level(self, own: Claim, supply: u64) -> Levels {
-        match self.class {
-            Some(class) => class.by_share.level(self.aside_by_share(), own, supply),
-            None => Levels::of_one(own, supply),
+impl<I: Name> Shares<I> {
+    /// Whether there is no claim.
+    fn is_empty(&self) -> bool {
+        match &self.several {
+            Some(several) => several.sessions.is_empty(),
+            None => self.sole.claims.is_empty(),
         }
     }
 
-    /// Returns what modest sessions lack when permits are scarce, as far as it is kept from the claim `own`.
-    pub(super) fn gaps(self, own: Claim, modest: &Modest) -> Gaps {
-        self.class.map_or(Gaps::default(), |class| class.by_share.gaps(self.aside_by_share(), own, modest))
+    /// Whether any claim is of another identity than `owner`.
+    fn has_other_owners(&self, owner: Owner) -> bool {
+        match &self.several {
+            Some(several) => several.sessions.keys().any(|other| *other != owner),
+            None => self.sole.count > 0 && self.owner != owner,
+        }
     }
 
-    /// Returns the part of `supply` permits, in millionths, that the identity of `own` may have by weighted max-min if
-    /// it wants them all. `None` where no other identity claims any, or there are none.
-    pub fn part_of_identity(self, own: Share, supply: u64) -> Option<u32> {
-        let part = self.class?.by_share.part_of_identity(self.aside_by_share(), own, supply)?;
-        let millionths = part.saturating_mul(MILLION.into()).checked_div(u128::from(supply) * PERMIT);
-        u32::try_from(millionths?).ok()
+    /// Adds the `claim` of a session of `owner`.
+    fn insert(&mut self, owner: Owner, claim: ByShare<I>) {
+        if self.several.is_none() && self.sole.count == 0 {
+            self.owner = owner;
+        }
+        if self.several.is_none() && self.owner != owner {
+            let sole = std::mem::take(&mut self.sole);
+            let mut several = Several { identities: Ranked::default(), sessions: BTreeMap::new() };
+            several.change(self.owner, |sessions| *sessions = sole);
+            self.several = Some(Box::new(several));
+        }
+        match &mut self.several {
+            Some(several) => several.change(owner, |sessions| sessions.insert(claim)),
+            None => self.sole.insert(claim),
+        }
     }
 
-    fn aside_by_share(&self) -> Option<(Owner, &ByShare<I>)> {
-        self.aside.as_ref().map(|aside| (aside.owner, &aside.by_share))
+    /// Removes the `claim` of a session of `owner`, which is there.
+    fn remove(&mut self, owner: Owner, claim: &ByShare<I>) {
+        match &mut self.several {
+            Some(several) => several.change(owner, |sessions| sessions.remove(claim)),
+            None => self.sole.remove(claim),
+        }
     }
 
-    fn need_sum(self) -> NeedSum {
-        let aside = self.aside.as_ref().map(|aside| &aside.by_need);
-        self.class.map_or(NeedSum::default(), |class| class.by_need.sum_without(aside))
+    /// Replaces `before` by `claim`. Both are of the same session of `owner` and have the same rank.
+    fn replace(&mut self, owner: Owner, before: &ByShare<I>, claim: ByShare<I>) {
+        match &mut self.several {
+            Some(several) => several.change(owner, |sessions| sessions.claims.replace(before, claim)),
+            None => self.sole.claims.replace(before, claim),
+        }
     }
 
-    fn mean(self) -> u128 {
-        let aside = self.aside.map_or(0, |aside| aside.by_share.mean);
-        self.class.map_or(0, |class| class.by_share.mean().saturating_sub(aside))
+    /// Returns what the sessions spend in a term on average, in parts of a permit.
+    fn mean(&self) -> u128 {
+        match &self.several {
+            Some(several) => several.identities.sum().mean,
+            None => self.sole.claims.sum().mean,
+        }
     }
 
-    fn lacking(self) -> u128 {
-        let aside = self.aside.map_or(0, |aside| aside.lacking);
-        self.class.map_or(0, |class| class.lacking - u128::from(aside))
+    /// Returns, for each identity, the sum and number of its claims.
+    fn sums(&self) -> Vec<(Owner, ShareSum, u64)> {
+        let sum = |owner: Owner, sessions: &Sessions<I>| (owner, sessions.claims.sum(), sessions.count);
+        match &self.several {
+            Some(several) => several.sessions.iter().map(|(owner, it)| sum(*owner, it)).collect(),
+            None => vec![sum(self.owner, &self.sole)],
+        }
     }
 }
 
