@@ -6,7 +6,6 @@
 //! `written` (what is written down).
 
 mod above;
-mod ask;
 mod by_node;
 mod config;
 mod decisions;
@@ -26,12 +25,12 @@ mod tests;
 mod written;
 
 pub use above::{Asker, DueAbove, ExchangeOutcome, Granted};
-pub use ask::Exchanged;
 pub use by_node::ByNode;
 pub(crate) use by_node::check_pattern;
 pub use config::{KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream};
 pub use decisions::{BlockedFull, by_name};
 pub use gather::Gathering;
+pub use limit::Exchanged;
 pub use live::{LimitsFull, Put, Unfit};
 pub(crate) use parents::too_short_for_flow;
 pub use parents::{DEPTH_MAX, check_parents, key_above, wrong_parent};

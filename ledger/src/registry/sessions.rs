@@ -3,6 +3,7 @@
 
 use crate::pool::SessionId;
 use crate::registry::sweep::Sweep;
+use crate::rejection::{AskRejection, Reason};
 use crate::share::Owner;
 use lessor_protocol::{Moment, NodeName};
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +50,29 @@ pub enum NotEntered {
     FullOfOwn,
     /// Another identity began the session.
     OfAnother,
+}
+
+impl From<NotEntered> for AskRejection {
+    fn from(why: NotEntered) -> Self {
+        match why {
+            NotEntered::Full => {
+                let detail = format!(
+                    "the allocator has {SESSIONS_MAX} sessions, the maximum; only known sessions go on"
+                );
+                AskRejection { reason: Reason::LesseesFull, field: None, detail }
+            }
+            NotEntered::FullOfOwn => {
+                let max = SESSIONS_OF_IDENTITY_MAX;
+                let detail =
+                    format!("this identity has {max} sessions, the maximum; only known sessions go on");
+                AskRejection { reason: Reason::LesseesFull, field: None, detail }
+            }
+            NotEntered::OfAnother => {
+                let detail = "another identity began this session: begin one of your own";
+                AskRejection::new(Reason::SessionOfAnother, "session", detail)
+            }
+        }
+    }
 }
 
 /// Known sessions by node and number. The map is ordered, so that the same calls always do the same.

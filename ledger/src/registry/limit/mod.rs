@@ -1,6 +1,7 @@
 //! One limit: its configuration, and a pool for each key, or name of a pattern, that is in use. A limit never holds
 //! more pools than configured, and never forgets a pool that it could not make again.
 
+mod ask;
 mod earlier;
 mod figures;
 mod forecasts;
@@ -19,6 +20,7 @@ mod unused;
 mod views;
 mod written;
 
+pub use ask::Exchanged;
 pub use figures::{Answered, Disagreed, Figures};
 pub use forecasts::ForecastSum;
 pub(crate) use leased::{AnswerAbove, AskAbove, Due};
@@ -29,7 +31,7 @@ pub use room::{Memory, MemoryWatch};
 
 use crate::named::Names;
 use crate::overrides::Suspension;
-use crate::pool::{AskError, Goodbye, Holder, ObservationEffect, Past, Pool, SessionId};
+use crate::pool::{AskError, Goodbye, Past, Pool, SessionId};
 use crate::registry::sweep::Sweep;
 use crate::registry::{Keyed, LimitConfig};
 use crate::rejection::{AskRejection, Reason};
@@ -37,7 +39,7 @@ use crate::roots::CompiledPlan;
 use crate::share::Owner;
 use earlier::Earlier;
 use figures::Tally;
-use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment, Observed, SafeShare};
+use lessor_protocol::{Answer, Ask, ClockBounds, Key, LimitName, Moment};
 use live::TopUps;
 use plans::{ByKey, Plans};
 use pool_entry::PoolEntry;
@@ -140,21 +142,6 @@ impl Limit {
         self.is_keyed() || self.config.name.names() != Names::One
     }
 
-    /// Returns the pool for an ask for `name` and `key`, where `name` is the limit's own or fits its pattern.
-    ///
-    /// # Errors
-    /// If no limit can have that name, or as [`Limit::key`].
-    pub fn pool_id(&self, name: &str, key: Option<&str>) -> Result<PoolId, AskRejection> {
-        let name = match self.config.name.names() {
-            Names::One => None,
-            Names::Many { .. } => Some(
-                LimitName::try_new(name)
-                    .map_err(|error| AskRejection::new(Reason::Invalid, "limit", format!("limit {error}")))?,
-            ),
-        };
-        Ok(PoolId { name, key: self.key(key)? })
-    }
-
     /// Returns the configuration.
     pub fn config(&self) -> &LimitConfig {
         &self.config
@@ -188,84 +175,6 @@ impl Limit {
     /// Returns the time after its last ask for which a session may still matter to a pool.
     pub fn memory(&self) -> Duration {
         self.memory
-    }
-
-    /// Parses the key in `text`, after checking that the limit takes one.
-    ///
-    /// # Errors
-    /// If there is a key and the limit has none, if it is missing, or if it is not valid.
-    pub fn key(&self, text: Option<&str>) -> Result<Option<Key>, AskRejection> {
-        let name = &self.config.name;
-        let mismatch = |problem: &str| {
-            let detail = format!("{:?} {problem}", name.as_str());
-            Err(AskRejection::new(Reason::KeyMismatch, "key", detail))
-        };
-        match (self.config.keyed, text) {
-            (Keyed::No, None) => Ok(None),
-            (Keyed::No, Some(_)) => mismatch("has no keys: ask without one"),
-            (Keyed::Yes { .. }, None) => mismatch("is counted by key: send a key"),
-            (Keyed::Yes { .. }, Some(text)) => {
-                let wrong = |error| AskRejection::new(Reason::Invalid, "key", format!("key {error}"));
-                Key::try_new(text).map(Some).map_err(wrong)
-            }
-        }
-    }
-
-    /// Answers one ask of a pool, which is made on first use.
-    ///
-    /// # Errors
-    /// If the ask cannot be true or is out of order, or there is no room for another key or name. Nothing changes then.
-    pub fn renew(
-        &mut self,
-        now: Moment,
-        id: &PoolId,
-        holder: Holder,
-        seq: u64,
-        ask: Ask,
-    ) -> Result<Answer, AskRejection> {
-        if !self.pools.contains(id) {
-            self.make_room(now, id, holder.share.owner)?;
-            self.make(now, id.clone(), holder.share.owner);
-        }
-        self.make_room_for_session(now, id, holder)?;
-        let asked = self.with_pool(now, id, |pool| pool.renew(now, holder, seq, ask));
-        let answer = asked.expect("it was there or has been made")?;
-        self.tally.sums.answered.count(&ask, &answer);
-        Ok(answer)
-    }
-
-    /// Takes in what the session `id` read off the vendor's answers about `pool`, if that exists.
-    pub fn observe(
-        &mut self,
-        now: Moment,
-        pool: &PoolId,
-        id: SessionId,
-        observed: &Observed,
-    ) -> ObservationEffect {
-        let effect = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
-        self.tally.sums.disagreed.count(effect);
-        effect
-    }
-
-    /// Returns the safe share of the session `id` in `pool`, to spend while no allocator answers it, if that is
-    /// configured.
-    pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: SessionId) -> Option<SafeShare> {
-        self.config.sharing.safe?;
-        let kept = self.pools.get_mut(pool, &mut self.tally)?.wake();
-        let share = kept.pool.safe_share(now, id);
-        self.tally.count(&mut kept.counted, kept.pool.view(now));
-        share
-    }
-
-    /// Returns what callers are told of `pool`: the permits left when it was last used or looked at, and its window.
-    pub(crate) fn left(&self, pool: &PoolId) -> Left {
-        let entry = self.pools.get(pool);
-        entry.map_or((None, None), |entry| (entry.left(), entry.window()))
-    }
-
-    /// Lets time pass in `pool`, if it exists.
-    pub(crate) fn look(&mut self, now: Moment, pool: &PoolId) {
-        self.with_pool(now, pool, |_| ());
     }
 
     /// Whether the limit has a pool for each key.

@@ -6,7 +6,7 @@ mod room;
 
 use super::*;
 use crate::CarryOver;
-use crate::pool::{Books, PoolView};
+use crate::pool::{Books, Holder, PoolView};
 use crate::registry::Upstream;
 use crate::registry::fixtures::Config;
 use crate::rule::{Gap, Ledger};

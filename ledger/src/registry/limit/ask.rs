@@ -1,16 +1,18 @@
 //! One exchange: each of its entries goes to its limit and is answered. What the node read off a vendor's answers goes
 //! to the pool first, and an event tells listeners of a change.
 
-use super::family::Family;
-use super::sessions::{NotEntered, SESSIONS_MAX, SESSIONS_OF_IDENTITY_MAX};
-use super::{Caller, Entry, Registry, too_large, unanswered, unknown};
-use crate::pool::{Holder, SessionId};
-use crate::registry::limit::{Left, Limit, PoolId};
+use super::{Left, Limit, PoolId};
+use crate::named::Names;
+use crate::pool::{Holder, ObservationEffect, SessionId};
+use crate::registry::family::Family;
+use crate::registry::{Caller, Entry, Keyed, Registry, too_large, unanswered, unknown};
 use crate::rejection::{AskRejection, Reason};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::wire::{AskBody, GrantBody, SafeShareBody, Text};
-use lessor_protocol::{Answer, Ask, Fallback, Moment, Refusal, RefusalReason, SafeShare};
+use lessor_protocol::{
+    Answer, Ask, Fallback, Key, LimitName, Moment, Observed, Refusal, RefusalReason, SafeShare,
+};
 use std::collections::HashSet;
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -229,7 +231,7 @@ impl Registry {
             Some(id) => id,
             None => {
                 let entered = self.sessions.enter(now, &caller.node, caller.session, caller.owner);
-                entered.map_err(not_entered)?
+                entered?
             }
         };
         exchange.session = Some(id);
@@ -277,6 +279,102 @@ impl Registry {
     }
 }
 
+/// A limit's part of an ask.
+impl Limit {
+    /// Returns the pool for an ask for `name` and `key`, where `name` is the limit's own or fits its pattern.
+    ///
+    /// # Errors
+    /// If no limit can have that name, or as [`Limit::key`].
+    pub fn pool_id(&self, name: &str, key: Option<&str>) -> Result<PoolId, AskRejection> {
+        let name = match self.config.name.names() {
+            Names::One => None,
+            Names::Many { .. } => Some(
+                LimitName::try_new(name)
+                    .map_err(|error| AskRejection::new(Reason::Invalid, "limit", format!("limit {error}")))?,
+            ),
+        };
+        Ok(PoolId { name, key: self.key(key)? })
+    }
+
+    /// Parses the key in `text`, after checking that the limit takes one.
+    ///
+    /// # Errors
+    /// If there is a key and the limit has none, if it is missing, or if it is not valid.
+    pub fn key(&self, text: Option<&str>) -> Result<Option<Key>, AskRejection> {
+        let name = &self.config.name;
+        let mismatch = |problem: &str| {
+            let detail = format!("{:?} {problem}", name.as_str());
+            Err(AskRejection::new(Reason::KeyMismatch, "key", detail))
+        };
+        match (self.config.keyed, text) {
+            (Keyed::No, None) => Ok(None),
+            (Keyed::No, Some(_)) => mismatch("has no keys: ask without one"),
+            (Keyed::Yes { .. }, None) => mismatch("is counted by key: send a key"),
+            (Keyed::Yes { .. }, Some(text)) => {
+                let wrong = |error| AskRejection::new(Reason::Invalid, "key", format!("key {error}"));
+                Key::try_new(text).map(Some).map_err(wrong)
+            }
+        }
+    }
+
+    /// Answers one ask of a pool, which is made on first use.
+    ///
+    /// # Errors
+    /// If the ask cannot be true or is out of order, or there is no room for another key or name. Nothing changes then.
+    pub fn renew(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        holder: Holder,
+        seq: u64,
+        ask: Ask,
+    ) -> Result<Answer, AskRejection> {
+        if !self.pools.contains(id) {
+            self.make_room(now, id, holder.share.owner)?;
+            self.make(now, id.clone(), holder.share.owner);
+        }
+        self.make_room_for_session(now, id, holder)?;
+        let asked = self.with_pool(now, id, |pool| pool.renew(now, holder, seq, ask));
+        let answer = asked.expect("it was there or has been made")?;
+        self.tally.sums.answered.count(&ask, &answer);
+        Ok(answer)
+    }
+
+    /// Takes in what the session `id` read off the vendor's answers about `pool`, if that exists.
+    pub fn observe(
+        &mut self,
+        now: Moment,
+        pool: &PoolId,
+        id: SessionId,
+        observed: &Observed,
+    ) -> ObservationEffect {
+        let effect = self.with_pool(now, pool, |pool| pool.observe(now, id, observed)).unwrap_or_default();
+        self.tally.sums.disagreed.count(effect);
+        effect
+    }
+
+    /// Returns the safe share of the session `id` in `pool`, to spend while no allocator answers it, if that is
+    /// configured.
+    pub fn safe_share(&mut self, now: Moment, pool: &PoolId, id: SessionId) -> Option<SafeShare> {
+        self.config.sharing.safe?;
+        let kept = self.pools.get_mut(pool, &mut self.tally)?.wake();
+        let share = kept.pool.safe_share(now, id);
+        self.tally.count(&mut kept.counted, kept.pool.view(now));
+        share
+    }
+
+    /// Returns what callers are told of `pool`: the permits left when it was last used or looked at, and its window.
+    pub(crate) fn left(&self, pool: &PoolId) -> Left {
+        let entry = self.pools.get(pool);
+        entry.map_or((None, None), |entry| (entry.left(), entry.window()))
+    }
+
+    /// Lets time pass in `pool`, if it exists.
+    pub(crate) fn look(&mut self, now: Moment, pool: &PoolId) {
+        self.with_pool(now, pool, |_| ());
+    }
+}
+
 /// Returns what `ask` says to `limit`. A count of calls that passed is dropped if the limit is not in shadow mode.
 fn said<N: AsRef<str>>(limit: &Limit, ask: &AskBody<N>) -> Ask {
     let said = ask.ask();
@@ -314,23 +412,4 @@ fn observe<N: AsRef<str>>(
     };
     let key = ask.key.as_ref().map(|key| key.as_ref().to_owned());
     Some(Event { key, ..Event::of(kind, ask.limit.as_ref()) })
-}
-
-fn not_entered(why: NotEntered) -> AskRejection {
-    match why {
-        NotEntered::Full => {
-            let detail =
-                format!("the allocator has {SESSIONS_MAX} sessions, the maximum; only known sessions go on");
-            AskRejection { reason: Reason::LesseesFull, field: None, detail }
-        }
-        NotEntered::FullOfOwn => {
-            let max = SESSIONS_OF_IDENTITY_MAX;
-            let detail = format!("this identity has {max} sessions, the maximum; only known sessions go on");
-            AskRejection { reason: Reason::LesseesFull, field: None, detail }
-        }
-        NotEntered::OfAnother => {
-            let detail = "another identity began this session: begin one of your own";
-            AskRejection::new(Reason::SessionOfAnother, "session", detail)
-        }
-    }
 }
