@@ -7,8 +7,9 @@
 //! sessions below it, and its books say what its children lent. A child burns a lease at the same instant as all its mirrors.
 
 use super::claims::Age;
+use super::session::Session;
 use super::session::Settlement;
-use super::{Pool, Session, SessionId};
+use super::{Pool, SessionId};
 use crate::packed::Carrier;
 use crate::share::Share;
 use lessor_protocol::{Ask, Grant, InFlight};

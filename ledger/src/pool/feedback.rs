@@ -4,8 +4,9 @@
 //! Each observation is believed for a bounded time, and its effect ends by itself. A pause is followed by as much time
 //! without one, whatever nodes report. A part of the limit is always left.
 
+use super::family::Place;
 use super::rare::{Rare, Usual};
-use super::{Above, Place, Pool, SessionId};
+use super::{Above, Pool, SessionId};
 use crate::Rule;
 use crate::packed::Carrier;
 use crate::rule::{At, Since};

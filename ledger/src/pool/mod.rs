@@ -68,9 +68,7 @@ use crate::Rule;
 use crate::pacing::Pacer;
 use crate::rule::Flow;
 use borrow::Borrower;
-use calls::SessionCalls;
 use checkpoint::Checkpoints;
-use family::Place;
 use feedback::Feedback;
 use groups::Groups;
 use identities::Takings;
@@ -80,15 +78,10 @@ use loan::Loan;
 use patience::ExcessDemand;
 use rare::Rare;
 use safe_shares::SafeShares;
-use session::Session;
 use sessions::Sessions;
 use std::sync::Arc;
 use std::time::Duration;
 use unspent::Walked;
-
-/// Shortest lease, in round trips of its holder: one has passed when the lease arrives, and the renewal must be
-/// answered before the lease ends. A larger value would burn more permits when a distant node dies.
-const RTTS_PER_TERM: u32 = 4;
 
 /// The books of one limit and key.
 #[derive(Clone, Debug)]
@@ -275,75 +268,5 @@ impl Pool {
     fn available(&self) -> u64 {
         let level = self.flow.as_deref().map_or(u64::MAX, Flow::level);
         self.left().min(level.saturating_sub(self.reserve()))
-    }
-
-    /// Advances the pool to `now`. Leases expire in order, and the rules are advanced to the end of each lease before it burns.
-    fn advance(&mut self, now: Moment) {
-        self.now = self.now.max(now);
-        let mut ended = 0;
-        let mut last = None;
-        // A burned lease is not live, so none comes twice. If one did, the filter would end the loop.
-        while let Some((end, place)) = self.sessions.expired(self.now).filter(|next| last != Some(*next)) {
-            self.expire_calls(end);
-            self.expire(place, end);
-            last = Some((end, place));
-            ended += 1;
-        }
-        self.expire_calls(self.now);
-        self.sessions.age(self.now);
-        self.ledgers.advance(self.now);
-        if let Some(flow) = &mut self.flow {
-            flow.advance(self.now);
-        }
-        if let Some(groups) = self.groups.unusual() {
-            groups.guarantees.advance(self.now);
-        }
-        let span = self.safe_span();
-        self.safe_shares.advance(self.now, span);
-        if self.now < self.old_rules_until {
-            self.recount_ahead();
-        }
-        self.forget_mirrors();
-        self.bound_mirrors(ended);
-    }
-
-    /// Burns the lease of `place`, which ended at `end` without a report: its permits are presumed spent.
-    fn expire(&mut self, place: Place, end: Moment) {
-        let burned = self.sessions.update(place, Session::burn);
-        self.ledgers.burn(burned, end);
-        self.books.outstanding -= burned;
-        self.books.burned += burned;
-        self.end_rate(place, end);
-        self.orphan_calls(place, burned, end);
-        debug_assert!(!self.sessions[place].is_live(), "{:?}", self.sessions[place]);
-    }
-
-    fn recount_ahead(&mut self) {
-        let sessions = &self.sessions;
-        self.ledgers.recount_ahead(|| sessions.values().map(|session| (session.end, session.outstanding)));
-    }
-
-    /// Forgets orphaned calls that expire by `now`.
-    fn expire_calls(&mut self, now: Moment) {
-        while let Some(place) = self.sessions.with_expired_calls(now) {
-            self.update_calls(place, |calls, _| calls.expire(now));
-        }
-    }
-
-    /// Orphans the calls in flight of `place`, and `burned` permits that may be in flight too. All were spent by `end`
-    /// at the latest.
-    fn orphan_calls(&mut self, place: Place, burned: u64, end: Moment) {
-        self.update_calls(place, |calls, longest| calls.end(burned, end, longest));
-    }
-
-    /// Changes the calls in flight of `place`, where they are counted, and charges the difference to the ledgers.
-    fn update_calls(&mut self, place: Place, change: impl FnOnce(&mut SessionCalls, Duration)) {
-        let Some(longest) = self.longest else { return };
-        let (before, after) = self.sessions.update(place, |session| {
-            let before = session.calls.charged();
-            change(&mut session.calls, longest);
-            (before, session.calls.charged())
-        });
-        self.ledgers.change_in_flight(before, after);
     }
 }

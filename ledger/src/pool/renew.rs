@@ -2,13 +2,19 @@
 //! above, a grant is sized and charged, and the answer is remembered. An exchange that only reports, and a goodbye,
 //! take parts of that path.
 
+use super::calls::SessionCalls;
 use super::claims::Age;
 use super::family::{Above, Place};
-use super::session::{Settlement, Told};
-use super::{AskError, Goodbye, Holder, Pool, RTTS_PER_TERM, SessionId};
+use super::session::{Session, Settlement, Told};
+use super::{AskError, Goodbye, Holder, Pool, SessionId};
 use crate::share::Owner;
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::{Answer, Ask, Grant, Moment, PERMITS_MAX, RateClaim, Refusal, RefusalReason};
+use std::time::Duration;
+
+/// Shortest lease, in round trips of its holder: one has passed when the lease arrives, and the renewal must be
+/// answered before the lease ends. A larger value would burn more permits when a distant node dies.
+const RTTS_PER_TERM: u32 = 4;
 
 impl Pool {
     /// Settles what `ask` reports, extends what it holds and lends more, in one exchange.
@@ -194,6 +200,76 @@ impl Pool {
         let now = above.iter().map(|above| above.pool.now).fold(now.max(self.now), Moment::max);
         self.advance(now);
         above.iter_mut().for_each(|above| above.pool.advance(now));
+    }
+
+    /// Advances the pool to `now`. Leases expire in order, and the rules are advanced to the end of each lease before it burns.
+    pub(super) fn advance(&mut self, now: Moment) {
+        self.now = self.now.max(now);
+        let mut ended = 0;
+        let mut last = None;
+        // A burned lease is not live, so none comes twice. If one did, the filter would end the loop.
+        while let Some((end, place)) = self.sessions.expired(self.now).filter(|next| last != Some(*next)) {
+            self.expire_calls(end);
+            self.expire(place, end);
+            last = Some((end, place));
+            ended += 1;
+        }
+        self.expire_calls(self.now);
+        self.sessions.age(self.now);
+        self.ledgers.advance(self.now);
+        if let Some(flow) = &mut self.flow {
+            flow.advance(self.now);
+        }
+        if let Some(groups) = self.groups.unusual() {
+            groups.guarantees.advance(self.now);
+        }
+        let span = self.safe_span();
+        self.safe_shares.advance(self.now, span);
+        if self.now < self.old_rules_until {
+            self.recount_ahead();
+        }
+        self.forget_mirrors();
+        self.bound_mirrors(ended);
+    }
+
+    /// Burns the lease of `place`, which ended at `end` without a report: its permits are presumed spent.
+    fn expire(&mut self, place: Place, end: Moment) {
+        let burned = self.sessions.update(place, Session::burn);
+        self.ledgers.burn(burned, end);
+        self.books.outstanding -= burned;
+        self.books.burned += burned;
+        self.end_rate(place, end);
+        self.orphan_calls(place, burned, end);
+        debug_assert!(!self.sessions[place].is_live(), "{:?}", self.sessions[place]);
+    }
+
+    pub(super) fn recount_ahead(&mut self) {
+        let sessions = &self.sessions;
+        self.ledgers.recount_ahead(|| sessions.values().map(|session| (session.end, session.outstanding)));
+    }
+
+    /// Forgets orphaned calls that expire by `now`.
+    pub(super) fn expire_calls(&mut self, now: Moment) {
+        while let Some(place) = self.sessions.with_expired_calls(now) {
+            self.update_calls(place, |calls, _| calls.expire(now));
+        }
+    }
+
+    /// Orphans the calls in flight of `place`, and `burned` permits that may be in flight too. All were spent by `end`
+    /// at the latest.
+    pub(super) fn orphan_calls(&mut self, place: Place, burned: u64, end: Moment) {
+        self.update_calls(place, |calls, longest| calls.end(burned, end, longest));
+    }
+
+    /// Changes the calls in flight of `place`, where they are counted, and charges the difference to the ledgers.
+    pub(super) fn update_calls(&mut self, place: Place, change: impl FnOnce(&mut SessionCalls, Duration)) {
+        let Some(longest) = self.longest else { return };
+        let (before, after) = self.sessions.update(place, |session| {
+            let before = session.calls.charged();
+            change(&mut session.calls, longest);
+            (before, session.calls.charged())
+        });
+        self.ledgers.change_in_flight(before, after);
     }
 
     /// Returns the answer that `seq` was given before, with what is left of its term.
