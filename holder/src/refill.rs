@@ -5,31 +5,27 @@
 //! permits that its demand does not need, and all of them after a term without demand. A rare call waits a round trip
 //! rather than have a permit sit idle for it. Asks always say totals.
 
-mod aside;
 mod asked;
-mod events;
+mod due;
 mod goodbye;
 mod in_flight;
-mod low_water;
 mod rate;
 mod reserved;
-mod rest;
-mod stuck;
 mod unrecognised;
 
 use crate::calls::SessionCalls;
 use crate::demand::Demand;
 use crate::permits::{Pacer, Permits};
 use asked::Asked;
+pub use due::GOES_ALONG;
+use due::patience;
 use goodbye::Known;
 use lessor_protocol::rare::Rare;
 use lessor_protocol::sizing::{GUARD, PERMIT, lasts, low_water_span, mean};
 use lessor_protocol::{Ask, ClockBounds, Grant, Moment, PERMITS_MAX, TERM_MAX};
 use rate::RateHeld;
 use reserved::Reserved;
-pub use rest::GOES_ALONG;
 use std::time::Duration;
-use stuck::patience;
 use unrecognised::Unrecognised;
 
 /// Permits that the first ask for a limit wants, before a caller tries to spend. It is enough for the first calls of a

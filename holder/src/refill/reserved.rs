@@ -3,7 +3,8 @@
 //! refill, it reads no clock.
 //!
 //! When a lease ends without a report, the allocator takes its permits for spent. So does this: a reservation ends with
-//! its lease, and gives nothing back from then on.
+//! its lease, and gives nothing back from then on. A caller may be paused before it spends permits that it has set
+//! aside, or puts them back: they must not enter a later lease.
 
 use super::Refill;
 use crate::permits::{Pacer, Permits, Short};
@@ -161,5 +162,31 @@ impl<P: Pacer> Refill<P> {
         if let Some(reserved) = self.reserved.unusual() {
             reserved.spend_all();
         }
+    }
+}
+
+impl<P: Pacer> Refill<P> {
+    /// Puts `permits` into the slot until `deadline` at least, and takes out as many of `lost` as it can. Returns how many
+    /// it took.
+    ///
+    /// Permits are all alike: for a lost permit that is set aside, a new one is taken out. If there are too few new ones, no
+    /// permit is left free. Then the old deadline stays until the next exchange takes the rest out, so that permits put
+    /// back meanwhile cannot be spent.
+    pub(super) fn install(&self, slot: &impl Permits, permits: u64, lost: u64, deadline: Moment) -> u64 {
+        if lost == 0 {
+            return slot.install(permits, 0, deadline);
+        }
+        let mut dropped = slot.install(permits, lost, Moment::ORIGIN);
+        let mut is_whole = true;
+        if dropped < lost {
+            let aside = slot.balance().held;
+            // Permits put back since then are free and taken out here. Permits put back later are in `aside`.
+            dropped += slot.install(0, lost - dropped, Moment::ORIGIN);
+            is_whole = dropped == lost || aside == 0;
+        }
+        if is_whole {
+            slot.install(0, 0, deadline);
+        }
+        dropped
     }
 }
