@@ -4,15 +4,11 @@
 mod ask;
 mod grant;
 mod observed;
-mod refused;
-mod safe_share;
 mod text;
 
 pub use ask::AskBody;
-pub use grant::GrantBody;
+pub use grant::{GrantBody, Refused, SafeShareBody};
 pub use observed::{AnnouncedBody, ObservedBody};
-pub use refused::Refused;
-pub use safe_share::SafeShareBody;
 pub use text::Text;
 
 use crate::exchange::{Rate, RateClaim, RateLease};

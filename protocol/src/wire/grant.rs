@@ -1,9 +1,11 @@
-//! The answer of an allocator to one ask, on the wire.
+//! The answer of an allocator to one ask, on the wire, with the reasons of a refusal and the safe share of a session. An
+//! unknown reason stands for one of a later version.
 
-use super::{ErrorBody, RateBody, Refused, SafeShareBody, is_zero};
-use crate::exchange::{Answer, Grant, InFlight, Rate, Refusal};
+use super::{ErrorBody, RateBody, is_zero};
+use crate::exchange::{Answer, Grant, InFlight, Rate, Refusal, RefusalReason};
 use crate::fallback::Fallback;
 use crate::lease::{millis_up, whole_millis};
+use crate::safe_share::SafeShare;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -165,5 +167,89 @@ impl<N> GrantBody<N> {
                 retry_after: retry_after.unwrap_or_default(),
             }),
         })
+    }
+}
+
+/// [`RefusalReason`] on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refused {
+    /// See [`RefusalReason::Quarantine`].
+    Quarantine,
+    /// See [`RefusalReason::Stopping`].
+    Stopping,
+    /// See [`RefusalReason::Paused`].
+    Paused,
+    /// See [`RefusalReason::Blocked`].
+    Blocked,
+    /// A word that this version does not know: it may come from a later allocator.
+    #[serde(other)]
+    Other,
+}
+
+impl From<RefusalReason> for Refused {
+    fn from(reason: RefusalReason) -> Self {
+        match reason {
+            RefusalReason::Quarantine => Refused::Quarantine,
+            RefusalReason::Stopping => Refused::Stopping,
+            RefusalReason::Paused => Refused::Paused,
+            RefusalReason::Blocked => Refused::Blocked,
+            RefusalReason::Other => Refused::Other,
+        }
+    }
+}
+
+impl From<Refused> for RefusalReason {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Quarantine => RefusalReason::Quarantine,
+            Refused::Stopping => RefusalReason::Stopping,
+            Refused::Paused => RefusalReason::Paused,
+            Refused::Blocked => RefusalReason::Blocked,
+            Refused::Other => RefusalReason::Other,
+        }
+    }
+}
+
+/// [`SafeShare`] on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SafeShareBody {
+    /// Permits that may be spent in each span.
+    pub permits: u64,
+    /// Length of the span.
+    pub span_ms: u64,
+    /// How long the share lasts, from the first sending of the ask.
+    pub lasts_ms: u64,
+}
+
+impl SafeShareBody {
+    /// Creates the body of `share`. Its span is rounded up, and its duration down.
+    pub fn of(share: SafeShare) -> Self {
+        let lasts_ms = u64::try_from(share.lasts.as_millis()).unwrap_or(u64::MAX);
+        SafeShareBody { permits: share.permits, span_ms: millis_up(share.span), lasts_ms }
+    }
+
+    /// Returns the share.
+    pub fn share(self) -> SafeShare {
+        SafeShare {
+            permits: self.permits,
+            span: Duration::from_millis(self.span_ms),
+            lasts: Duration::from_millis(self.lasts_ms),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_survives_the_wire() {
+        let second = Duration::from_secs(1);
+        let share = SafeShare { permits: 6, span: 30 * second, lasts: 600 * second };
+        let text = serde_json::to_string(&SafeShareBody::of(share)).expect("plain data");
+        assert_eq!(text, r#"{"permits":6,"span_ms":30000,"lasts_ms":600000}"#);
+        let back: SafeShareBody = serde_json::from_str(&text).expect("our own text");
+        assert_eq!(back.share(), share);
     }
 }
