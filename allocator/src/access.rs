@@ -112,6 +112,21 @@ pub(crate) struct Known {
     pub(crate) origin: Origin,
 }
 
+/// Why a request has no visitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unidentified {
+    /// It proves no identity.
+    Unproven,
+    /// It shows a token, and the tokens in the store were not read yet.
+    Unread,
+}
+
+impl From<Unproven> for Unidentified {
+    fn from(_: Unproven) -> Self {
+        Unidentified::Unproven
+    }
+}
+
 /// The proofs of identity that a request shows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown<'a> {
@@ -148,7 +163,7 @@ impl Access {
         self.paces.set(config.exchanges_per_second_max);
     }
 
-    /// Reads the tokens in a store once, within the time-out of a call. Until they were read every token is refused.
+    /// Reads the tokens in a store once, within the time-out of a call. Until they were read no token can be checked.
     pub(crate) async fn begin(&self) {
         if let Some(TokensKept::Store(tokens)) = &self.tokens {
             tokens.look().await;
@@ -183,21 +198,22 @@ impl Access {
     /// Identifies the sender of a request from `origin`: by the token that it shows, or else by its certificate.
     ///
     /// # Errors
-    /// If the request shows nothing, or nothing that proves an identity.
-    pub(crate) fn visitor(&self, shown: Shown<'_>, origin: Origin) -> Result<Visitor, Unproven> {
+    /// If the request shows nothing, nothing that proves an identity, or a token that cannot be checked yet.
+    pub(crate) fn visitor(&self, shown: Shown<'_>, origin: Origin) -> Result<Visitor, Unidentified> {
         let (identity, token, expires) = match shown {
             Shown { token: Some(token), .. } if is_token(token) => {
-                let tokens = self.tokens.as_ref().and_then(TokensKept::current).ok_or(Unproven::Unknown)?;
+                let tokens = self.tokens.as_ref().ok_or(Unidentified::Unproven)?;
+                let tokens = tokens.current().ok_or(Unidentified::Unread)?;
                 let (id, found) = tokens.find(token, calendar())?;
                 (Identity::new(Kind::Token, &*found.name), Some(id.clone()), found.expires)
             }
             Shown { token: Some(token), .. } => {
-                let (keys, issuer) = self.jwt.as_ref().ok_or(Unproven::Unknown)?;
+                let (keys, issuer) = self.jwt.as_ref().ok_or(Unidentified::Unproven)?;
                 let subject = keys.current().subject(token, issuer, calendar())?;
                 (Identity::new(Kind::Jwt, subject.name), None, Some(subject.expires))
             }
             Shown { peer: Some(peer), .. } => (Identity::new(Kind::Certificate, peer.as_str()), None, None),
-            Shown { token: None, peer: None } => return Err(Unproven::Unknown),
+            Shown { token: None, peer: None } => return Err(Unidentified::Unproven),
         };
         let rights = Rights::of(&identity, &self.roles.load());
         // The default owner stands for no identity.

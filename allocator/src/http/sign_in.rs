@@ -4,9 +4,9 @@
 use super::decider::was_refused;
 use super::object::object;
 use super::problem::Problem;
-use super::visitor::{self, COOKIE_NAME};
+use super::visitor::COOKIE_NAME;
 use super::{body, json};
-use crate::access::{Shown, Visitor};
+use crate::access::{Shown, Unidentified, Visitor};
 use crate::audit::{NO_IDENTITY, Origin};
 use crate::shared::Shared;
 use axum::extract::{Request, State};
@@ -37,10 +37,12 @@ pub(super) async fn sign_in(
     let token = token.trim();
     // No valid token has a character that would end the cookie.
     let known = access.visitor(Shown { token: Some(token), peer: None }, Origin::default());
-    if known.is_err() {
-        shared.metrics().refused("unauthenticated");
-        was_refused(&shared, NO_IDENTITY.to_owned(), origin, None, Map::new());
-        return Err(visitor::unauthenticated());
+    if let Err(unidentified) = known {
+        if unidentified == Unidentified::Unproven {
+            shared.metrics().refused("unauthenticated");
+            was_refused(&shared, NO_IDENTITY.to_owned(), origin, None, Map::new());
+        }
+        return Err(unidentified.into());
     }
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie(token, SIGNED_IN_SECONDS))]).into_response())
 }

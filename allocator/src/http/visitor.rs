@@ -1,9 +1,10 @@
 //! The sender of a request: each handler that shows or changes something takes a [`Visitor`]. A request without an
-//! identity is answered 401, and one without the right 403. Neither tells whether the thing it asked for exists.
+//! identity is answered 401, and one without the right 403. Neither tells whether the thing it asked for exists. A token
+//! that cannot be checked yet is answered 503: a client takes a 401 as said by an allocator that lends to others.
 
 use super::decider::was_refused;
 use super::problem::Problem;
-use crate::access::{Shown, Visitor};
+use crate::access::{Shown, Unidentified, Visitor};
 use crate::audit::{NO_IDENTITY, Origin};
 use crate::server::Proven;
 use crate::shared::Shared;
@@ -49,16 +50,19 @@ pub(super) fn of(
     of_exchange(shared, headers, extensions, || extensions.get::<Origin>().cloned().unwrap_or_default())
 }
 
-/// Identifies the sender of a request that came from `origin`. A request without an identity is counted as refused.
+/// Identifies the sender of a request that came from `origin`. A request without an identity is counted as refused,
+/// one with a token that cannot be checked yet is not.
 pub(super) fn of_exchange(
     shared: &Arc<Shared>,
     headers: &HeaderMap,
     extensions: &Extensions,
     origin: impl Fn() -> Origin,
 ) -> Result<Visitor, Problem> {
-    identified(shared, headers, extensions, &origin).inspect_err(|_| {
-        shared.metrics().refused("unauthenticated");
-        was_refused(shared, NO_IDENTITY.to_owned(), origin(), None, Map::new());
+    identified(shared, headers, extensions, &origin).inspect_err(|problem| {
+        if !problem.is_ours() {
+            shared.metrics().refused("unauthenticated");
+            was_refused(shared, NO_IDENTITY.to_owned(), origin(), None, Map::new());
+        }
     })
 }
 
@@ -73,8 +77,7 @@ fn identified(
     }
     let shown = Shown { token: token(headers)?, peer: extensions.get::<PeerName>() };
     // Without loaded identities every request is refused.
-    let visitor = shared.access().and_then(|access| access.visitor(shown, origin()).ok());
-    let visitor = visitor.ok_or_else(unauthenticated)?;
+    let visitor = shared.access().ok_or(Unidentified::Unproven)?.visitor(shown, origin())?;
     extensions.get::<Proven>().into_iter().for_each(Proven::set);
     Ok(visitor)
 }
@@ -94,9 +97,21 @@ fn token(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 }
 
 /// The answer to a request that proves no identity. It is the same for a missing, wrong, expired or revoked token.
-pub(super) fn unauthenticated() -> Problem {
+fn unauthenticated() -> Problem {
     let detail = "no identity is proven: show a token (authorization: Bearer …) or a valid certificate";
     Problem::new(StatusCode::UNAUTHORIZED, "unauthenticated", detail)
+}
+
+impl From<Unidentified> for Problem {
+    fn from(unidentified: Unidentified) -> Self {
+        match unidentified {
+            Unidentified::Unproven => unauthenticated(),
+            Unidentified::Unread => {
+                let detail = "the tokens in the store are not read yet: no token can be checked";
+                Problem::unavailable("store_failing", detail)
+            }
+        }
+    }
 }
 
 impl Visitor {

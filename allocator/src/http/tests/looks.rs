@@ -1,6 +1,7 @@
 //! Everything that can be read: limits, pools, health and metrics.
 
 use super::*;
+use crate::access::Access;
 use crate::shared_store_status::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -204,6 +205,35 @@ async fn a_probe_without_an_identity_is_no_refused_request() {
     assert_eq!(app.get("/v1/status").await.problem(401).0, "unauthenticated");
     let text = app.shared.metrics().render();
     assert!(text.contains(&refused(1)), "{text}");
+}
+
+/// The bug: 401, which a client takes as said by an allocator that lends to others. It ended each fallback.
+#[tokio::test]
+async fn a_token_that_cannot_be_checked_yet_is_not_refused() {
+    let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n[auth]\ntokens = \"store\"\n";
+    let role = "[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n";
+    let app = App::of(&format!("{CONFIG}{store}{role}"), true);
+    let config = app.shared.config();
+    let auth = config.auth.as_ref().expect("it is said");
+    app.shared.set_access(Access::load(auth, &config.server.store).expect("no file is read"));
+    let send = async |path: &str, token: &str| {
+        let request = Request::post(path).header("content-type", "application/json");
+        let request = request.header("authorization", format!("Bearer {token}"));
+        app.send(request.body(Body::empty()).expect("a request")).await
+    };
+    let reply = send("/v1/leases", "lessor_07070707_secret").await;
+    let (code, _, detail) = reply.problem(503);
+    let why = "the tokens in the store are not read yet: no token can be checked";
+    assert_eq!((code.as_str(), detail.as_str()), ("store_failing", why));
+    let token = json!({ "token": "lessor_07070707_secret" });
+    assert_eq!(app.post("/v1/sign-in", token.to_string()).await.problem(503).0, "store_failing");
+    let refused = |count| format!("lessor_refused_total{{reason=\"unauthenticated\"}} {count}\n");
+    let text = app.shared.metrics().render();
+    assert!(text.contains(&refused(0)), "{text}");
+    assert_eq!(app.post("/v1/leases", "{}").await.problem(401).0, "unauthenticated");
+    assert_eq!(send("/v1/leases", "no.such.jwt").await.problem(401).0, "unauthenticated");
+    let text = app.shared.metrics().render();
+    assert!(text.contains(&refused(2)), "{text}");
 }
 
 #[tokio::test]

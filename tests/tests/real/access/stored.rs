@@ -100,13 +100,13 @@ fn text(output: Output) -> String {
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
 
-/// Whether the allocator accepts a token.
+/// Whether the allocator accepts a token. One that it cannot check yet is not accepted.
 async fn is_known(allocator: &Allocator, token: &str) -> bool {
     let http = HttpClient::try_new(PATIENCE, None).expect("no files");
     let http = http.with_token(Some(Token::new(token))).expect("a token");
     match ask(&http, "GET", &format!("{}/v1/whoami", allocator.url), "").await.status {
         200 => true,
-        401 => false,
+        401 | 503 => false,
         other => panic!("{other}"),
     }
 }
