@@ -31,11 +31,27 @@ struct Shared {
     statements: Statements,
 }
 
+impl Shared {
+    /// Longest time to connect to one host: after one that hangs there is time for others.
+    fn connect_max(&self) -> Duration {
+        match self.place.hosts.len() {
+            1 => self.config.timeout,
+            _ => self.config.timeout / 4,
+        }
+    }
+
+    fn no_answer(&self) -> CellsError {
+        CellsError::Unreachable(format!("no answer within {:?}", self.config.timeout))
+    }
+}
+
 /// See [`Cells`](super::Cells).
 pub struct Postgres {
     shared: Arc<Shared>,
     /// The connection, if it has answered everything that it was asked.
     line: Option<Line>,
+    /// The host that is tried first on connecting: the last one that answered, or the one after the last that did not.
+    host: usize,
 }
 
 impl fmt::Debug for Postgres {
@@ -49,11 +65,11 @@ impl Postgres {
         let tls = place.tls.as_ref().map(tls::encryptor).transpose()?.map(MakeTls);
         let statements = Statements::new(&config.prefix);
         let shared = Shared { place: place.clone(), config: config.clone(), tls, statements };
-        Ok(Postgres { shared: Arc::new(shared), line: None })
+        Ok(Postgres { shared: Arc::new(shared), line: None, host: 0 })
     }
 
     pub(super) fn another(&self) -> Self {
-        Postgres { shared: Arc::clone(&self.shared), line: None }
+        Postgres { shared: Arc::clone(&self.shared), line: None, host: self.host }
     }
 
     pub(super) async fn timeline(&mut self) -> Result<Timeline, CellsError> {
@@ -109,17 +125,22 @@ impl Postgres {
     ) -> Result<T, CellsError> {
         // A connection that was closed while unused is no error: nothing was asked over it.
         let line = self.line.take().filter(|line| !line.is_over());
-        let shared = &self.shared;
+        let (shared, host) = (&self.shared, &mut self.host);
         let (line, answer) = timeout(shared.config.timeout, async {
             let mut line = match line {
                 Some(line) => line,
-                None => Line::connect(shared).await?,
+                None => Line::connect(shared, host).await?,
             };
+            // If this server does not answer or is not fit, another one is asked next.
+            *host = line.host + 1;
             let answer = what(&mut line, shared).await.map_err(CellsError::from);
+            if !matches!(answer, Err(CellsError::Unfit(_))) {
+                *host = line.host;
+            }
             Ok::<_, CellsError>((line, answer))
         })
         .await
-        .map_err(|_| CellsError::Unreachable(format!("no answer within {:?}", shared.config.timeout)))??;
+        .map_err(|_| shared.no_answer())??;
         if let Ok(_) | Err(CellsError::Moved { .. } | CellsError::NotDurable(_)) = &answer {
             self.line = Some(line);
         }

@@ -2,9 +2,11 @@
 
 mod etcd;
 mod options;
+mod postgres;
 mod shown;
 
 pub(super) use self::etcd::EtcdPlace;
+pub(super) use self::postgres::PostgresPlace;
 
 pub(crate) use self::options::files_in;
 use self::options::{OF_TLS, Options, tls};
@@ -14,7 +16,6 @@ use lessor_tls::Tls;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::fmt;
 use std::str::FromStr;
-use tokio_postgres::config::SslMode;
 
 /// The URL of a store: `redis://`, `rediss://`, `postgres://`, `postgresql://`, `etcd://`, `etcds://`, or `memory:` for
 /// cells that only this process sees and that end with it.
@@ -89,12 +90,6 @@ impl RedisPlace {
     }
 }
 
-#[derive(Clone)]
-pub(super) struct PostgresPlace {
-    pub(super) config: tokio_postgres::Config,
-    pub(super) tls: Option<Tls>,
-}
-
 /// Why a text is no URL of a store. The text is not shown, because it may have a password in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -167,7 +162,7 @@ fn place(text: &str) -> Result<Place, UrlError> {
         Some(("memory", "")) => Place::Memory,
         Some(("redis", rest)) => Place::Redis(redis(rest, false)?),
         Some(("rediss", rest)) => Place::Redis(redis(rest, true)?),
-        Some(("postgres" | "postgresql", rest)) => Place::Postgres(Box::new(postgres(rest)?)),
+        Some(("postgres" | "postgresql", rest)) => Place::Postgres(Box::new(postgres::place(rest)?)),
         Some(("etcd", rest)) => Place::Etcd(etcd::place(rest, false)?),
         Some(("etcds", rest)) => Place::Etcd(etcd::place(rest, true)?),
         _ => return Err(UrlError(format!("the URL of a store begins with {SCHEMES}"))),
@@ -233,47 +228,6 @@ fn one_redis(before: &str, host: &str, after: &str) -> Result<(Address, Connecti
 
 fn no_host() -> UrlError {
     UrlError("not a redis URL: it has no host".to_owned())
-}
-
-fn postgres(rest: &str) -> Result<PostgresPlace, UrlError> {
-    // An `@` in the option would be taken for the one before the host, and the rest for a host, which is shown.
-    if rest.contains("password=") {
-        return Err(UrlError(
-            "a password cannot be an option of the URL: write it before the host, or into a file of its own"
-                .to_owned(),
-        ));
-    }
-    // Without `//` the parser reads another form of address, and quotes it in errors.
-    if !rest.starts_with("//") {
-        return Err(UrlError("not a postgres URL: its scheme ends with ://".to_owned()));
-    }
-    let mut options = Options::of(rest);
-    // The parser would end the password at the first `@`, and show the rest of it as a host and a database.
-    if options.rest.matches('@').count() > 1 {
-        return Err(UrlError("an @ in the password of a postgres URL is written as %40".to_owned()));
-    }
-    let mode = options.take("sslmode");
-    let is_encrypted = match mode.as_deref() {
-        None | Some("disable") => false,
-        Some("require" | "verify-ca" | "verify-full") => true,
-        Some(_) => {
-            return Err(UrlError("sslmode is disable, require, verify-ca or verify-full".to_owned()));
-        }
-    };
-    let tls = tls(&mut options, is_encrypted, "sslmode=require, verify-ca or verify-full")?;
-    let wrong = |what: &str| UrlError(format!("not a postgres URL: {what}"));
-    let url = format!("postgres:{}", options.whole());
-    let mut config = url.parse::<tokio_postgres::Config>().map_err(|error| {
-        // The parser quotes the name of an unknown option, which may be a piece of a password.
-        let said = error.into_source().map(|source| source.to_string());
-        let named = said.filter(|said| said.starts_with("invalid value for option"));
-        wrong(&named.unwrap_or_else(|| "it cannot be read, or has an unknown option".to_owned()))
-    })?;
-    if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-        return Err(wrong("it has no host"));
-    }
-    config.ssl_mode(if is_encrypted { SslMode::Require } else { SslMode::Disable });
-    Ok(PostgresPlace { config, tls })
 }
 
 impl PartialEq for StoreUrl {

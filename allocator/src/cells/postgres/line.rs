@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
 
@@ -28,6 +29,8 @@ pub(super) struct Line {
     driver: JoinHandle<()>,
     /// The last warning since a commit was asked for, above all that a replica does not have it yet.
     warning: Warning,
+    /// Index of its host in the URL.
+    pub(super) host: usize,
     statements: Option<(Statement, Statement)>,
 }
 
@@ -43,9 +46,9 @@ impl Line {
         self.driver.is_finished()
     }
 
-    /// Connects, and checks that the tables are there.
-    pub(super) async fn connect(shared: &Shared) -> Result<Self, CellsError> {
-        let mut line = Line::open(shared).await?;
+    /// Connects as [`Line::open`], and checks that the tables are there.
+    pub(super) async fn connect(shared: &Shared, first: &mut usize) -> Result<Self, CellsError> {
+        let mut line = Line::open(shared, first).await?;
         migrate::check(&line.client, shared).await?;
         let failed = |error: tokio_postgres::Error| failed(&error);
         let load = line.client.prepare(&shared.statements.load).await.map_err(failed)?;
@@ -54,9 +57,26 @@ impl Line {
         Ok(line)
     }
 
-    /// Connects to a server, with or without tables.
-    pub(super) async fn open(shared: &Shared) -> Result<Self, CellsError> {
-        let mut config = shared.place.config.clone();
+    /// Connects to the first usable host, from `first` on and around, with or without tables. If there is none, or its
+    /// caller stops waiting, `first` becomes the one to begin with next time.
+    pub(super) async fn open(shared: &Shared, first: &mut usize) -> Result<Self, CellsError> {
+        let (count, patience) = (shared.place.hosts.len(), shared.connect_max());
+        let mut failed = None;
+        for _ in 0..count {
+            let host = *first % count;
+            *first = host + 1;
+            let late = |_| CellsError::Unreachable(format!("no answer within {patience:?}"));
+            match timeout(patience, Line::open_at(shared, host)).await.map_err(late).flatten() {
+                Ok(line) => return Ok(line),
+                Err(error @ CellsError::Unfit(_)) => return Err(error),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        Err(failed.unwrap_or_else(|| shared.no_answer()))
+    }
+
+    async fn open_at(shared: &Shared, host: usize) -> Result<Self, CellsError> {
+        let mut config = shared.place.hosts[host].clone();
         config.connect_timeout(shared.config.timeout);
         if config.get_application_name().is_none() {
             config.application_name("lessor");
@@ -76,7 +96,7 @@ impl Line {
                 (client, tokio::spawn(drive(connection, Arc::clone(&warning))))
             }
         };
-        let line = Line { client, driver, warning, statements: None };
+        let line = Line { client, driver, warning, host, statements: None };
         let patience = shared.config.timeout.as_millis().max(1);
         let settings = format!("SET statement_timeout = {patience}; {SETTINGS}");
         line.client.batch_execute(&settings).await.map_err(|error| failed(&error))?;

@@ -20,7 +20,7 @@ const STEPS: [(&str, &str); 1] = [(
 
 /// Does the steps that were not done yet, and returns their names. All are one transaction.
 pub(super) async fn migrate(shared: &Shared) -> Result<Vec<String>, CellsError> {
-    let mut line = Line::open(shared).await?;
+    let mut line = Line::open(shared, &mut 0).await?;
     steps(line.client_mut(), shared).await.map_err(|error| failed(&error))
 }
 

@@ -2,7 +2,7 @@
 
 use super::trouble::{settle, wait_for};
 use super::{Store, cell, swap};
-use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
+use lessor_allocator::cells::{Cells, CellsConfig, CellsError, StoreKind, Swapped};
 use scenarios::servers::Server;
 use scenarios::wire::Wire;
 use std::sync::Arc;
@@ -293,6 +293,32 @@ async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
         assert_eq!(swapped, Swapped::Other(there));
         holder.join().expect("no panic");
     }
+}
+
+/// The bug: a silent host took the whole time-out, at each connection anew, and no later one was asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_host_that_is_silent_is_passed_over() {
+    let store = Store::of(POSTGRES).await;
+    let server = store.server();
+    // It accepts connections and answers none.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    silent.set_nonblocking(true).expect("a listener");
+    let (good, address) = (server.address().to_string(), silent.local_addr().expect("it is bound"));
+    let with_silent = |count: usize| {
+        let hosts = format!("{}{good}", format!("{address},").repeat(count));
+        let url = server.url().replace(&good, &hosts).parse().expect("a URL");
+        CellsConfig { url, ..store.config.clone().expect("a configuration") }
+    };
+    let asked = || std::iter::from_fn(|| silent.accept().ok()).count();
+    let mut cells = Cells::connect(&with_silent(1)).await.expect("the last one is there");
+    assert_eq!(asked(), 1);
+    cells.another().timeline().await.expect("the store is there");
+    assert_eq!(asked(), 0, "the one that answered is asked first");
+    // Of many silent ones, the next call goes on after those that this one tried.
+    cells = Cells::new(&with_silent(5)).expect("a good configuration");
+    cells.timeline().await.expect_err("there is time for four");
+    cells.timeline().await.expect("the store is there");
+    assert!(asked() <= 6);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
