@@ -44,6 +44,9 @@ pub struct Suspended {
     /// The stamp of the last decision to pause or to resume; 0 if there was none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pause_stamp: u64,
+    /// The era of the store's head in which the end of the pause was dated anew; 0 if it was not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pause_era: u64,
     /// The stamps of the last decisions about nodes: about all blocked nodes, and about nodes that were blocked until
     /// lately.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -98,6 +101,17 @@ impl Suspensions {
         Ok(was_so)
     }
 
+    /// Dates the ends of pauses anew where `era` begins: the clock, which showed `before`, shows `now`. How long ago that
+    /// was is unknown, so each pause lasts as long as was left of it.
+    pub fn date_anew(&mut self, era: u64, before: Moment, now: Moment) {
+        for suspended in self.limits.values_mut() {
+            if let Some(until) = suspended.until().filter(|until| *until != Moment::NEVER) {
+                suspended.until = Some((now + until.since(before)).into());
+                suspended.pause_era = era;
+            }
+        }
+    }
+
     /// Forgets pauses and blocks that were lifted long ago, and the oldest lifted ones if there are too many. The rest
     /// depends on the decisions alone, so allocators that know the same decisions remember the same.
     fn forget(&mut self) {
@@ -143,11 +157,11 @@ impl Suspended {
         match decision {
             Decision::Pause(span) => {
                 let until = span.map_or(Moment::NEVER, |span| now + span);
-                self.pause_stamp = stamp;
+                (self.pause_stamp, self.pause_era) = (stamp, 0);
                 self.until.replace(until.into()).is_some()
             }
             Decision::Resume => {
-                self.pause_stamp = stamp;
+                (self.pause_stamp, self.pause_era) = (stamp, 0);
                 self.until.take().is_some()
             }
             Decision::Block(node) => {
@@ -171,17 +185,19 @@ impl Suspended {
     /// Forgets pauses and blocks that were lifted by the stamp `oldest` or before.
     fn forget(&mut self, oldest: u64) {
         if self.until.is_none() && self.pause_stamp <= oldest {
-            self.pause_stamp = 0;
+            (self.pause_stamp, self.pause_era) = (0, 0);
         }
         let blocked = &self.blocked;
         self.node_stamps.retain(|node, stamp| blocked.contains(node) || *stamp > oldest);
     }
 
     fn merge(&mut self, other: &Suspended) {
-        // With equal stamps, the decision that lends less holds.
-        let pause = |suspended: &Suspended| (suspended.pause_stamp, suspended.until.map(At::as_calendar));
+        // Of one decision, the date by the clock of the later era holds. Otherwise, with equal stamps, the decision that
+        // lends less does.
+        let pause = |suspended: &Suspended| (suspended.pause_stamp, suspended.pause_era, suspended.until());
         if pause(other) > pause(self) {
-            (self.pause_stamp, self.until) = (other.pause_stamp, other.until);
+            (self.pause_stamp, self.pause_era, self.until) =
+                (other.pause_stamp, other.pause_era, other.until);
         }
         for node in other.blocked.iter().chain(other.node_stamps.keys()) {
             let stamp = |suspended: &Suspended| suspended.node_stamps.get(node).copied().unwrap_or(0);

@@ -290,19 +290,22 @@ impl Head {
         self.era += 1;
         self.signed.clear();
         self.lost = self.lost.map(|lost| now.before(before.since(lost.as_calendar())).into());
+        self.suspensions.date_anew(self.era, before, now);
         self.now = now.into();
     }
 
     /// Records that the store is on another `timeline`, and may have lost what was last done on the one before.
     pub fn lose(&mut self, timeline: &Timeline, source: TimeSource, now: Moment) {
-        if now + source.uncertainty() < self.now.as_calendar() {
+        let before = self.now.as_calendar();
+        self.era += 1;
+        if now + source.uncertainty() < before {
             // The other server shows an earlier time. Nothing that was written before counts by it, so the loss was not
             // later than now.
             self.signed.clear();
+            self.suspensions.date_anew(self.era, before, now);
             self.now = now.into();
         }
         self.writes(now);
-        self.era += 1;
         (self.whole_since, self.lost) = (self.era, Some(self.now));
         self.timeline = timeline.as_str().to_owned();
     }

@@ -3,11 +3,11 @@
 use super::*;
 use crate::Rule;
 use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
-use crate::overrides::{Decision, Version};
+use crate::overrides::Version;
 use crate::pool::{Books, Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Ask, ClockBounds, Grant, Moment, NodeName};
+use lessor_protocol::{Ask, ClockBounds, Grant, Moment};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ mod kinds;
 mod large;
 mod leaving;
 mod several;
+mod suspensions;
 mod timekeeping;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -229,20 +230,6 @@ fn an_era_is_gone_by_at_first_only_if_an_allocator_has_just_signed_it() {
     for at in [0, 9_989, 11_000, 53_000] {
         assert!(!head.is_watched(millis(at)), "{at}");
     }
-}
-
-/// Stores have heads of earlier versions, which have no stamps.
-#[test]
-fn a_head_names_its_suspensions_as_it_always_did() {
-    let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
-    let block = Decision::Block(NodeName::try_new("n").expect("valid"));
-    head.suspensions_mut().decide("a", &block, millis(0)).expect("there is room");
-    let text = String::from_utf8(head.write()).expect("text");
-    let gates = r#""gates":{"serial":1000000,"limits":{"a":{"blocked":["n"],"node_stamps":{"n":1000000}}}}"#;
-    assert!(text.contains(gates), "{text}");
-    assert_eq!(Head::read(text.as_bytes()), Ok(head));
-    let earlier = text.replace(r#","node_stamps":{"n":1000000}"#, "");
-    assert!(Head::read(earlier.as_bytes()).is_ok_and(|head| head.suspensions().of("a").is_some()));
 }
 
 #[test]

@@ -97,6 +97,8 @@ impl Member {
         host: &mut impl Host,
     ) -> Next {
         let Found { timeline, cell } = found;
+        // What this allocator knows is dated by the time of the head, too.
+        head.keep_suspensions(&host.suspensions());
         // Where the clock is known to have been set, another era begins in any case.
         let verdict = match self.has_stepped {
             true => Verdict::None,
