@@ -28,8 +28,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use tokio::sync::watch;
-pub(crate) use turns::TooManyWait;
 use turns::Turns;
+pub(crate) use turns::{TooManyWait, Turn};
 
 /// The registry, its clock and its metrics.
 #[derive(Debug)]
@@ -64,6 +64,7 @@ pub(crate) struct Shared {
     is_broken: AtomicBool,
     show: Turns,
     scrape: Turns,
+    decide: Turns,
     bodies: Bodies,
     standing: Standing,
 }
@@ -114,6 +115,7 @@ impl Shared {
             registry: RwLock::new(registry),
             show: Turns::default(),
             scrape: Turns::default(),
+            decide: Turns::default(),
             bodies: Bodies::new(config.server.connections_max, config.server.connections_per_address_max),
             standing: Standing::default(),
             is_broken: AtomicBool::new(false),

@@ -1,5 +1,5 @@
 //! Turns of requests whose answers take long to make. One is made at a time, so that many such requests take neither
-//! every processor nor the memory from exchanges.
+//! every processor nor the memory from exchanges. Decisions that go into a shared store have turns of their own.
 
 use super::Shared;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -57,6 +57,14 @@ impl Shared {
     /// If too many wait already.
     pub(crate) async fn turn_to_scrape(&self) -> Result<Turn<'_>, TooManyWait> {
         self.scrape.next().await
+    }
+
+    /// Waits until no other decision of an operator is being brought into the shared store. Cancel-safe.
+    ///
+    /// # Errors
+    /// If too many wait already.
+    pub(crate) async fn turn_to_decide(&self) -> Result<Turn<'_>, TooManyWait> {
+        self.decide.next().await
     }
 
     /// Waits as [`Shared::turn_to_show`], however many others do: the change that the answer is about was made.

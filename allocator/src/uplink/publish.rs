@@ -1,12 +1,13 @@
 //! Brings a decision of an operator into a shared store: carries the calls of a [`Publish`] to the store and back. All
-//! allocators follow the decision from there.
+//! allocators follow the decision from there. Each decision has a connection of its own, and one is made at a time:
+//! all of them swap the same cells.
 
 use super::contested::Contested;
 use super::rooted::{Here, do_call};
 use super::transport::TransportError;
 use crate::cells::Cells;
 use crate::config::StoreConfig;
-use crate::shared::Shared;
+use crate::shared::{Shared, TooManyWait, Turn};
 use lessor_ledger::overrides::{
     Decision, Next, OverridesFull, Publish, PublishError, Published, SuspensionsFull,
 };
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Longest wait of an operator for a decision.
+/// Longest wait of an operator for a decision, and before that for its turn.
 const PUBLISH_MAX: Duration = Duration::from_secs(3);
 
 /// Longest wait of an operator until the head says so, too: all allocators read the overrides themselves now and then.
@@ -31,6 +32,11 @@ pub(crate) enum Unpublished {
     /// There is no room for another limit.
     #[error(transparent)]
     OverridesFull(OverridesFull),
+    /// Too many decisions wait. Nothing was changed.
+    #[error(
+        "too many decisions wait for the store that allocators share: nothing was changed, send this one again"
+    )]
+    Crowded,
     /// The store does not answer, or not well. It may or may not hold the decision.
     #[error("the store that allocators share: {0}")]
     Unreachable(String),
@@ -54,6 +60,7 @@ impl From<PublishError> for Unpublished {
 /// # Cancel safety
 /// If the future is dropped, the decision may have been made.
 pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Unpublished> {
+    let _turn = turn(shared).await?;
     let mut cells = cells(shared)?;
     let publish = Publish::suspension(limit, decision.clone());
     let published: Result<_, Unpublished> = in_time(carry(&mut cells, shared, publish, || Ok(()))).await;
@@ -71,6 +78,7 @@ pub(crate) async fn change<E: From<Unpublished>>(
     put: Option<Value>,
     check: impl FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
+    let _turn = turn(shared).await?;
     let mut cells = cells(shared)?;
     let published = in_time(carry(&mut cells, shared, Publish::limit(name, put), check)).await?;
     // The decision is in the store. The head is told of it even if the operator no longer waits.
@@ -84,6 +92,12 @@ pub(crate) async fn change<E: From<Unpublished>>(
     // Should that fail, all allocators still read the overrides themselves.
     let _ = telling.await;
     Ok(())
+}
+
+/// Waits until no other decision is being made.
+async fn turn(shared: &Shared) -> Result<Turn<'_>, Unpublished> {
+    let turn = timeout(PUBLISH_MAX, shared.turn_to_decide()).await;
+    turn.map_err(|_| Unpublished::Crowded)?.map_err(|TooManyWait| Unpublished::Crowded)
 }
 
 fn cells(shared: &Shared) -> Result<Cells, Unpublished> {
@@ -128,5 +142,75 @@ async fn carry<E>(
             }
             Next::Done(published) => return Ok(published),
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::SeqCst;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
+    fn shared(url: &str) -> Arc<Shared> {
+        let text = format!(
+            "[store]\nkind = \"redis\"\nurl = {url:?}\ntimeout = \"50ms\"\n\
+             [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]"
+        );
+        Arc::new(Shared::new(Config::parse(&text).expect("valid"), true))
+    }
+
+    fn pauses(shared: &Arc<Shared>, count: usize) -> JoinSet<Result<bool, Unpublished>> {
+        let mut pauses = JoinSet::new();
+        for _ in 0..count {
+            let shared = shared.clone();
+            pauses.spawn(async move { decide(&shared, "a", &Decision::Pause(None)).await });
+        }
+        pauses
+    }
+
+    /// The bug: each had a connection at once, however many there were.
+    #[tokio::test]
+    async fn decisions_go_to_the_store_one_after_the_other() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let shared = shared(&format!("redis://{}", silent.local_addr().expect("it is bound")));
+        let most = Arc::new(AtomicUsize::new(0));
+        let counted = most.clone();
+        let server = tokio::spawn(async move {
+            let open = Arc::new(());
+            loop {
+                let (mut stream, _) = silent.accept().await.expect("a listener");
+                let open = open.clone();
+                counted.fetch_max(Arc::strong_count(&open) - 1, SeqCst);
+                tokio::spawn(async move {
+                    let _open = open;
+                    while stream.read(&mut [0; 512]).await.is_ok_and(|read| read > 0) {}
+                });
+            }
+        });
+        let failed = pauses(&shared, 20).join_all().await;
+        assert!(failed.iter().all(|pause| matches!(pause, Err(Unpublished::Unreachable(_)))), "{failed:?}");
+        // The end of a connection is seen after the next one has begun.
+        assert!((1..=2).contains(&most.load(SeqCst)), "{most:?} connections");
+        server.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn decisions_that_wait_are_few_and_do_not_wait_for_long() {
+        let shared = shared("redis://127.0.0.1:1");
+        let turn = shared.turn_to_decide().await.expect("room");
+        let mut waiting = pauses(&shared, 100);
+        for _ in 0..37 {
+            let refused = waiting.join_next().await.expect("they were refused").expect("no panic");
+            assert!(matches!(refused, Err(Unpublished::Crowded)), "{refused:?}");
+        }
+        assert_eq!(waiting.len(), 63);
+        let refused = waiting.join_all().await;
+        assert!(refused.iter().all(|pause| matches!(pause, Err(Unpublished::Crowded))), "{refused:?}");
+        drop(turn);
+        assert!(matches!(pauses(&shared, 1).join_all().await[0], Err(Unpublished::Unreachable(_))));
     }
 }
