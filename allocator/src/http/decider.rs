@@ -157,3 +157,38 @@ pub(super) fn was_refused(
     let shared = shared.clone();
     tokio::task::spawn_blocking(move || shared.audit().write(&entry));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use std::time::Duration;
+    use tokio::runtime::Builder;
+    use tokio::task::spawn_blocking;
+    use tokio::time::timeout;
+
+    /// The bug: each refusal held a thread until it was written, and no thread was left for other blocking work.
+    #[test]
+    fn refusals_that_a_disk_does_not_take_hold_few_threads() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let text = format!(
+            "[audit]\npath = {:?}\n\
+             [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]",
+            folder.path().join("audit.jsonl")
+        );
+        let shared = Arc::new(Shared::new(Config::parse(&text).expect("valid"), true));
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(16).build();
+        let runtime = runtime.expect("a runtime");
+        let hanging = shared.audit().hang();
+        {
+            let _inside = runtime.enter();
+            for _ in 0..1_000 {
+                was_refused(&shared, "token:a".to_owned(), Origin::default(), None, Map::new());
+            }
+        }
+        let other = async { timeout(Duration::from_secs(1), spawn_blocking(|| ())).await };
+        let done = runtime.block_on(other);
+        drop(hanging);
+        assert!(done.is_ok(), "no thread is left");
+    }
+}
