@@ -2,13 +2,13 @@
 //! sessions, and existing keys and sessions go on. The figure is the system's, so that caches and connections count as
 //! pools do.
 
+use crate::server::ticks;
 use crate::shared::Shared;
 use lessor_ledger::registry::limit::{Memory, MemoryWatch};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use tokio::time::interval;
 
 /// Interval of looks. Keys that come at the speed of the network take some ten megabytes in between.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ pub(crate) fn resident() -> Option<u64> {
 
 /// Watches the memory of `shared` until it is dropped.
 pub(crate) async fn watch(shared: Arc<Shared>) {
-    let mut looks = interval(LOOK_EVERY);
+    let mut looks = ticks(LOOK_EVERY);
     let max = shared.config().server.memory_max;
     let mut watch = max.map(MemoryWatch::new);
     loop {

@@ -36,7 +36,7 @@ use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::interval;
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 /// How often to look for sessions and pools that no longer matter, and how many are looked at each time. A hundred
 /// thousand pools take 20 s; the work takes about a hundredth of the allocator's time.
@@ -239,8 +239,8 @@ impl Server {
 
     async fn serve(&self, doors: &mut Doors, shutdown: impl Future<Output = ()>) -> Uplinks {
         let mut shutdown = pin!(shutdown);
-        let mut sweep = interval(SWEEP_EVERY);
-        let mut upkeep = interval(UPKEEP_EVERY);
+        let mut sweep = ticks(SWEEP_EVERY);
+        let mut upkeep = ticks(UPKEEP_EVERY);
         let mut uplinks = Uplinks::default();
         loop {
             self.shared.metrics().connections(doors.count());
@@ -256,6 +256,14 @@ impl Server {
             }
         }
     }
+}
+
+/// Ticks as often as `every` says. Ticks that were missed while the process was stopped are not made up for: all of them
+/// at once would keep it from its peers.
+pub(crate) fn ticks(every: Duration) -> Interval {
+    let mut ticks = interval(every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Reads the files that `config` names, except the store: certificates, tokens, keys. Checks the folder of the audit

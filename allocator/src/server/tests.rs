@@ -7,6 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 const LIMIT: &str = r#"
 [[limit]]
@@ -198,4 +199,15 @@ async fn one_address_leaves_connections_for_others() {
     };
     read_one(&mut third).await;
     server.stop().await;
+}
+
+/// The bug: after a stop of an hour 36,000 sweeps of all limits ran one after the other.
+#[tokio::test(start_paused = true)]
+async fn ticks_that_were_missed_are_not_made_up_for() {
+    let mut sweep = ticks(SWEEP_EVERY);
+    sweep.tick().await;
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    sweep.tick().await;
+    assert!(timeout(SWEEP_EVERY / 2, sweep.tick()).await.is_err());
+    assert!(timeout(SWEEP_EVERY, sweep.tick()).await.is_ok());
 }
