@@ -2,19 +2,19 @@
 //! read for certain is set aside, and counts as lost.
 
 use super::dump::Dump;
+use super::row::{packed, put_row, row_sum, unpacked};
 use super::seal::{self, Seal, with_more};
 use super::{StoreError, aside, boot, file};
 use crate::clock::begin;
-use lessor_ledger::registry::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, Written};
+use lessor_ledger::registry::{Batch, LimitRow, PoolPlace, Written};
 use lessor_ledger::rule::Gap;
 use lessor_ledger::steering::Course;
 use lessor_protocol::{Moment, entropy};
 use redb::backends::FileBackend;
 use redb::{
-    AccessGuard, Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, Table,
+    Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageError,
     TableDefinition, TableError, TableHandle,
 };
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,6 +32,10 @@ const HEAD: &str = "head";
 
 /// Version of the format. A file of another version is refused.
 const FORMAT: u32 = 1;
+
+/// Bytes of the file that are kept in memory at most. All rows are read once, at the start, and rows that are written
+/// often stay in it. The library would take a gigabyte.
+const CACHE_MAX: usize = 64 << 20;
 
 /// Largest distance, in nanoseconds, of the wall clock from where the clock of the last process would have it. Beyond
 /// it, the wall clock was set: fixed windows go by it, so the clock begins anew.
@@ -284,7 +288,7 @@ impl Embedded {
 
 /// Opens the database in `file`, or makes one if it is empty.
 fn database(file: File) -> Result<Database, DatabaseError> {
-    Builder::new().create_with_backend(FileBackend::new(file)?)
+    Builder::new().set_cache_size(CACHE_MAX).create_with_backend(FileBackend::new(file)?)
 }
 
 /// Makes `batch` durable on top of the state of `head`, and returns the new head.
@@ -332,23 +336,6 @@ fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::
     Ok(head)
 }
 
-/// Writes `row` under `name`, or removes the row there, and takes both rows into the `sum` of all. Returns the old row.
-fn put_row<'a>(
-    table: &'a mut Table<'_, &'static str, &'static [u8]>,
-    name: &str,
-    row: Option<&impl Serialize>,
-    sum: &mut u64,
-) -> Result<Option<AccessGuard<'a, &'static [u8]>>, StorageError> {
-    let packed = row.map(packed);
-    let old = match &packed {
-        Some(packed) => table.insert(name, packed.as_slice())?,
-        None => table.remove(name)?,
-    };
-    *sum ^= old.as_ref().map_or(0, |old| row_sum(name, old.value()));
-    *sum ^= packed.map_or(0, |packed| row_sum(name, &packed));
-    Ok(old)
-}
-
 /// Returns where the clock continues from `head`. The gap is counted if the clock of the head still runs.
 fn course(head: &Head) -> (Course, Gap) {
     let now = begin();
@@ -365,73 +352,55 @@ fn course(head: &Head) -> (Course, Gap) {
 
 /// Reads all rows of `database`, and checks each of them and their sum.
 fn rows(database: &Database) -> Result<(Head, Written), String> {
-    let error = |error: redb::Error| error.to_string();
-    let read = || -> Result<(Option<Vec<u8>>, [Rows; 3]), redb::Error> {
-        let transaction = database.begin_read()?;
-        let head = transaction.open_table(META)?.get(HEAD)?.map(|head| head.value().to_owned());
-        let all = |table: TableDefinition<'_, &str, &[u8]>| -> Result<Rows, redb::Error> {
-            let table = match transaction.open_table(table) {
-                // Stores of earlier versions have no decisions.
-                Err(TableError::TableDoesNotExist(_)) if table.name() == DECISIONS.name() => {
-                    return Ok(vec![]);
-                }
-                opened => opened?,
-            };
-            let rows = table.iter()?.map(|row| {
-                let (name, row) = row?;
-                Ok((name.value().to_owned(), row.value().to_owned()))
-            });
-            rows.collect()
-        };
-        Ok((head, [all(LIMITS)?, all(POOLS)?, all(DECISIONS)?]))
-    };
-    let (head, [limits, pools, decisions]) = read().map_err(error)?;
-    let head: Head = unpacked(HEAD, &head.ok_or("it has no head")?)?;
+    let transaction = database.begin_read().map_err(said)?;
+    let head = transaction.open_table(META).map_err(said)?;
+    let head = head.get(HEAD).map_err(said)?.ok_or("it has no head")?;
+    let head: Head = unpacked(HEAD, head.value())?;
     if head.format != FORMAT {
         return Err(format!("its format is {}, this version reads {FORMAT}", head.format));
     }
-    let all = limits.iter().chain(&pools).chain(&decisions);
-    if all.fold(0, |sum, (name, row)| sum ^ row_sum(name, row)) != head.sum {
-        return Err("rows are missing, or too many".to_owned());
-    }
-    let mut written = Written::default();
-    for (name, row) in &limits {
-        written.limits.insert(name.clone(), unpacked::<LimitRow>(name, row)?);
-    }
-    for (name, row) in &pools {
+    let (mut written, mut sum) = (Written::default(), 0);
+    each_row(&transaction, LIMITS, &mut sum, |name, row| {
+        written.limits.insert(name.to_owned(), unpacked(name, row)?);
+        Ok(())
+    })?;
+    each_row(&transaction, POOLS, &mut sum, |name, row| {
         let place = PoolPlace::parse(name).ok_or_else(|| format!("{name} is no pool"))?;
-        written.pools.insert(place, unpacked::<PoolRow>(name, row)?);
-    }
-    for (name, row) in &decisions {
-        written.decisions.insert(name.clone(), unpacked::<DecisionRow>(name, row)?);
+        written.pools.insert(place, unpacked(name, row)?);
+        Ok(())
+    })?;
+    each_row(&transaction, DECISIONS, &mut sum, |name, row| {
+        written.decisions.insert(name.to_owned(), unpacked(name, row)?);
+        Ok(())
+    })?;
+    if sum != head.sum {
+        return Err("rows are missing, or too many".to_owned());
     }
     Ok((head, written))
 }
 
-type Rows = Vec<(String, Vec<u8>)>;
-
-/// Encodes a row: a checksum, then JSON.
-fn packed(row: &impl Serialize) -> Vec<u8> {
-    let mut bytes = vec![0; 4];
-    serde_json::to_writer(&mut bytes, row).expect("rows are plain data");
-    let sum = crc32fast::hash(&bytes[4..]);
-    bytes[..4].copy_from_slice(&sum.to_le_bytes());
-    bytes
+fn said(error: impl Into<redb::Error>) -> String {
+    error.into().to_string()
 }
 
-fn unpacked<T: DeserializeOwned>(name: &str, bytes: &[u8]) -> Result<T, String> {
-    let (sum, text) = bytes.split_first_chunk::<4>().ok_or_else(|| format!("{name} is cut short"))?;
-    if crc32fast::hash(text) != u32::from_le_bytes(*sum) {
-        return Err(format!("{name} has a wrong checksum"));
+/// Calls `take` with each row of `table`, and takes it into the `sum` of all. No row is copied.
+fn each_row(
+    transaction: &ReadTransaction,
+    table: TableDefinition<'_, &str, &[u8]>,
+    sum: &mut u64,
+    mut take: impl FnMut(&str, &[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    let table = match transaction.open_table(table) {
+        // Stores of earlier versions have no decisions.
+        Err(TableError::TableDoesNotExist(_)) if table.name() == DECISIONS.name() => return Ok(()),
+        opened => opened.map_err(said)?,
+    };
+    for row in table.iter().map_err(said)? {
+        let (name, row) = row.map_err(said)?;
+        *sum ^= row_sum(name.value(), row.value());
+        take(name.value(), row.value())?;
     }
-    serde_json::from_slice(text).map_err(|error| format!("{name}: {error}"))
-}
-
-/// Returns the part of a row in the sum of all.
-fn row_sum(name: &str, row: &[u8]) -> u64 {
-    let (name, row) = (crc32fast::hash(name.as_bytes()), crc32fast::hash(row));
-    // A plain sum of names and of rows would not show two rows that changed places.
-    (u64::from(name) << 32 | u64::from(row)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    Ok(())
 }
 
 fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> StoreError {
