@@ -2,21 +2,23 @@
 //! read for certain is set aside, and counts as lost.
 
 use super::dump::Dump;
+use super::file::{self, FileId};
+use super::guarded::{Guarded, database};
 use super::row::{packed, put_row, row_sum, unpacked};
 use super::seal::{self, Seal, with_more};
-use super::{StoreError, aside, boot, file};
+use super::{StoreError, aside, boot};
 use crate::clock::begin;
 use lessor_ledger::registry::{Batch, LimitRow, PoolPlace, Written};
 use lessor_ledger::rule::Gap;
 use lessor_ledger::steering::Course;
 use lessor_protocol::{Moment, entropy};
-use redb::backends::FileBackend;
 use redb::{
-    Builder, Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageError,
-    TableDefinition, TableError, TableHandle,
+    Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+    TableError, TableHandle,
 };
 use serde::{Deserialize, Serialize};
-use std::fs::File;
+use std::fs::{File, TryLockError};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -33,10 +35,6 @@ const HEAD: &str = "head";
 /// Version of the format. A file of another version is refused.
 const FORMAT: u32 = 1;
 
-/// Bytes of the file that are kept in memory at most. All rows are read once, at the start, and rows that are written
-/// often stay in it. The library would take a gigabyte.
-const CACHE_MAX: usize = 64 << 20;
-
 /// Largest distance, in nanoseconds, of the wall clock from where the clock of the last process would have it. Beyond
 /// it, the wall clock was set: fixed windows go by it, so the clock begins anew.
 const STEP_MAX: u64 = 1_000_000_000;
@@ -44,7 +42,7 @@ const STEP_MAX: u64 = 1_000_000_000;
 /// The row of a store about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Head {
+pub(super) struct Head {
     format: u32,
     /// A random number that tells stores apart.
     store: u64,
@@ -73,27 +71,6 @@ impl Head {
     fn course(&self) -> Course {
         let (shown, steady) = self.course.unwrap_or((self.origin, 0));
         Course { shown: Moment::from_nanos(shown), steady: Moment::from_nanos(steady), aim: self.origin }
-    }
-}
-
-/// A database in which a panic of the library does no harm, as a damaged file may cause one.
-#[derive(Debug)]
-struct Guarded(Option<Database>);
-
-impl Guarded {
-    /// Runs `act`. A panic is an error like any other.
-    fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, String>) -> Result<T, String> {
-        let database = self.0.as_ref().ok_or("it is closed")?;
-        let done = catch_unwind(AssertUnwindSafe(|| act(database)));
-        done.unwrap_or_else(|_| Err("the library panicked on it".to_owned()))
-    }
-}
-
-impl Drop for Guarded {
-    fn drop(&mut self) {
-        let database = self.0.take();
-        // A panic changes nothing: durable batches were durable before.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
 
@@ -137,6 +114,7 @@ impl Embedded {
     pub fn open(path: &Path) -> Result<(Self, Result<Found, Lost>), StoreError> {
         // A link in place of the seal would count as a missing seal, and the store as an old one.
         file::refuse_link(&seal::beside(path)).map_err(|error| unusable(path, &error))?;
+        let before = file::id_at(path);
         let lost = match Self::read(path)? {
             Ok((database, head, written)) => {
                 let (course, gap) = course(&head);
@@ -150,6 +128,13 @@ impl Embedded {
             Err(lost) => lost,
         };
         if lost != Lost::Gone {
+            // Locked until it is out of the way: another process may be making it, or setting it aside.
+            let file = file::open(path, false).map_err(|error| unusable(path, &error))?;
+            let is_taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+            let id = file::id(&file).map_err(|error| unusable(path, &error))?;
+            if is_taken || before != Some(id) || file::id_at(path) != before {
+                return Err(StoreError::Taken(path.to_owned()));
+            }
             let aside = aside::free_name(path).map_err(|error| unusable(path, &error))?;
             std::fs::rename(path, &aside).map_err(|error| unusable(path, &error))?;
         }
@@ -198,14 +183,16 @@ impl Embedded {
     /// Makes an empty store at `path`, for moments on a clock that goes on from `course`.
     fn make(path: &Path, course: Course) -> Result<Self, StoreError> {
         let file = file::open(path, true).map_err(|error| unusable(path, &error))?;
+        let id = file::id(&file).map_err(|error| unusable(path, &error))?;
         let database = database(file).map_err(|error| cannot_open(path, error))?;
+        is_still_at(id, path)?;
         let store = entropy::number();
         let (boot, origin) = (boot::id(), course.aim);
         let head = Head { format: FORMAT, store, commits: 0, boot, origin, course: None, sum: 0 }.on(course);
         let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
         seal.write(store, 0).map_err(|error| unusable(path, &error))?;
         seal.sync(path).map_err(|error| unusable(path, &error))?;
-        Ok(Embedded { path: path.to_owned(), database: Guarded(Some(database)), seal, head })
+        Ok(Embedded { path: path.to_owned(), database: Guarded::new(database), seal, head })
     }
 
     fn read(path: &Path) -> Result<Result<(Guarded, Head, Written), Lost>, StoreError> {
@@ -214,14 +201,23 @@ impl Embedded {
             Err(error) => return Err(unusable(path, &error)),
             Ok(file) => file,
         };
+        Self::read_from(file, path)
+    }
+
+    /// Reads the store in `file`, which was opened at `path`.
+    pub(super) fn read_from(
+        file: File,
+        path: &Path,
+    ) -> Result<Result<(Guarded, Head, Written), Lost>, StoreError> {
         // The library would make a new store of an empty file.
         if file.metadata().is_ok_and(|meta| meta.len() == 0) {
             return Ok(Err(Lost::Damaged("it is empty".to_owned())));
         }
         Self::refuse_foreign(path)?;
+        let id = file::id(&file).map_err(|error| unusable(path, &error))?;
         let opened = catch_unwind(AssertUnwindSafe(|| database(file)));
         let database = match opened {
-            Ok(Ok(database)) => Guarded(Some(database)),
+            Ok(Ok(database)) => Guarded::new(database),
             Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return Err(StoreError::Taken(path.to_owned())),
             Ok(Err(DatabaseError::Storage(StorageError::Io(error))))
                 if error.kind() == std::io::ErrorKind::PermissionDenied =>
@@ -231,6 +227,7 @@ impl Embedded {
             Ok(Err(error)) => return Ok(Err(Lost::Damaged(error.to_string()))),
             Err(_) => return Ok(Err(Lost::Damaged("it cannot be opened".to_owned()))),
         };
+        is_still_at(id, path)?;
         let (head, written) = match database.with(rows) {
             Ok(read) => read,
             Err(problem) => return Ok(Err(Lost::Damaged(problem))),
@@ -263,9 +260,20 @@ impl Embedded {
     /// If that failed. Then the file is the old one, or the new one already. If only the new seal is in place, the old
     /// file counts as lost at the next start.
     pub(crate) fn recreate(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
+        self.recreate_and(batch, course, |path| seal::folder(path)?.sync_all())
+    }
+
+    /// Does what [`Embedded::recreate`] says, and makes the names durable by `sync`.
+    pub(super) fn recreate_and(
+        &mut self,
+        batch: &Batch,
+        course: Course,
+        sync: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<(), StoreError> {
         let aside = with_more(&self.path, ".new");
+        let path = self.path.clone();
         let failed = |error: &dyn std::fmt::Display| StoreError::Write {
-            path: self.path.clone(),
+            path: path.clone(),
             problem: error.to_string(),
         };
         for old in [aside.clone(), seal::beside(&aside)] {
@@ -277,18 +285,12 @@ impl Embedded {
         let mut new = Self::make(&aside, course)?;
         new.commit(batch, course)?;
         // The seal goes first: a store without its own seal counts as lost.
-        std::fs::rename(seal::beside(&aside), seal::beside(&self.path)).map_err(|error| failed(&error))?;
-        std::fs::rename(&aside, &self.path).map_err(|error| failed(&error))?;
-        let folder = seal::folder(&self.path).map_err(|error| failed(&error))?;
-        folder.sync_all().map_err(|error| failed(&error))?;
-        *self = Embedded { path: self.path.clone(), ..new };
-        Ok(())
+        std::fs::rename(seal::beside(&aside), seal::beside(&path)).map_err(|error| failed(&error))?;
+        std::fs::rename(&aside, &path).map_err(|error| failed(&error))?;
+        // From here on the lock of the new file keeps others out, whatever fails.
+        *self = Embedded { path: path.clone(), ..new };
+        sync(&path).map_err(|error| failed(&error))
     }
-}
-
-/// Opens the database in `file`, or makes one if it is empty.
-fn database(file: File) -> Result<Database, DatabaseError> {
-    Builder::new().set_cache_size(CACHE_MAX).create_with_backend(FileBackend::new(file)?)
 }
 
 /// Makes `batch` durable on top of the state of `head`, and returns the new head.
@@ -401,6 +403,15 @@ fn each_row(
         take(name.value(), row.value())?;
     }
     Ok(())
+}
+
+/// # Errors
+/// If `path` no longer names the file `id`, which is locked by now: the process that has replaced it has the store.
+fn is_still_at(id: FileId, path: &Path) -> Result<(), StoreError> {
+    match file::id_at(path) {
+        Some(there) if there == id => Ok(()),
+        Some(_) | None => Err(StoreError::Taken(path.to_owned())),
+    }
 }
 
 fn unusable(path: &Path, problem: &dyn std::fmt::Display) -> StoreError {

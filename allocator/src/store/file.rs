@@ -5,7 +5,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 /// Access mode: none for other users.
@@ -28,6 +28,20 @@ pub(super) fn open(path: &Path, may_be_new: bool) -> io::Result<File> {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
     }
+}
+
+/// What tells a file from any other: its device, and its number there.
+pub(super) type FileId = (u64, u64);
+
+/// # Errors
+/// If the system does not say.
+pub(super) fn id(file: &File) -> io::Result<FileId> {
+    file.metadata().map(|meta| (meta.dev(), meta.ino()))
+}
+
+/// Returns which file, or link, is at `path`, if there is one.
+pub(super) fn id_at(path: &Path) -> Option<FileId> {
+    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Removes the access of other users to `file`, which an earlier version may have made readable for all.

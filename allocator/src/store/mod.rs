@@ -6,6 +6,7 @@ mod boot;
 mod dump;
 mod embedded;
 mod file;
+mod guarded;
 mod row;
 mod seal;
 #[cfg(test)]

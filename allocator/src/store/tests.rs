@@ -175,6 +175,34 @@ fn one_process_has_it() {
     assert!(other.to_string().contains("another process has it open"), "{other}");
 }
 
+/// The bug: another allocator could have the file while this one went on without it, and both lent the limits.
+#[test]
+fn one_that_is_made_anew_stays_taken() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let mut store = filled(&path);
+    let (first, course) = (Batch { is_first: true, ..batch(1) }, store.course());
+    let failed = store.recreate_and(&first, course, |_| Err(std::io::Error::other("not synced")));
+    assert!(matches!(failed, Err(StoreError::Write { .. })));
+    assert!(matches!(Embedded::open(&path), Err(StoreError::Taken(_))));
+    // Another process opened the file just before it was replaced, and locks it just after that.
+    let before = file::open(&path, false).expect("it is there");
+    store.recreate(&first, course).expect("there is room");
+    assert!(matches!(Embedded::read_from(before, &path), Err(StoreError::Taken(_))));
+}
+
+/// The bug: a start set the file aside that another one was just making.
+#[test]
+fn a_file_that_another_process_has_is_not_set_aside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let other = file::open(&path, true).expect("it is made");
+    other.lock().expect("it is free");
+    assert!(matches!(Embedded::open(&path), Err(StoreError::Taken(_))));
+    drop(other);
+    assert!(matches!(Embedded::open(&path), Ok((_, Err(Lost::Damaged(_))))));
+}
+
 #[test]
 fn what_is_behind_its_seal_or_has_none_is_not_believed() {
     let folder = tempfile::tempdir().expect("a folder");
