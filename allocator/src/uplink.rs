@@ -103,10 +103,11 @@ impl Uplinks {
             }
             Err(error) => {
                 let problem = error.to_string();
+                // Counted each time: the alert goes by what fails at present.
+                shared.metrics().upstream(&upstream).failed();
                 // Said once, and not with each attempt.
                 if self.failing.get(&upstream).is_none_or(|(_, last)| *last != problem) {
                     tracing::error!(%upstream, %error, "nothing can be leased from this upstream until that is mended");
-                    shared.metrics().upstream(&upstream).cannot_be_asked();
                 }
                 self.failing.insert(upstream, (shared.now(), problem));
             }

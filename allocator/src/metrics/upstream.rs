@@ -48,15 +48,9 @@ impl UpstreamMetrics {
         self.note(Stands::Up);
     }
 
-    /// Records an exchange that was not answered.
+    /// Records an exchange that was not answered, or could not begin.
     pub(crate) fn failed(&self) {
         self.exchanges[1].increment(1);
-        self.up.set(0.0);
-        self.note(Stands::Down);
-    }
-
-    /// Records that no exchange can begin.
-    pub(crate) fn cannot_be_asked(&self) {
         self.up.set(0.0);
         self.note(Stands::Down);
     }

@@ -64,14 +64,19 @@ async fn an_upstream_whose_token_was_missing_is_asked_once_the_token_is_there() 
     );
     let shared = Arc::new(Shared::new(Config::parse(&config).expect("valid"), true));
     let mut uplinks = Uplinks::default();
-    for _ in 0..2 {
+    // The bug: no exchange failed, and the alert, which wants some of each upstream that is down, never fired.
+    let failed = "lessor_upstream_exchanges_total{upstream=\"http://127.0.0.1:1\",result=\"failed\"}";
+    for attempt in 1..=3 {
         uplinks.keep_up(&shared);
+        uplinks.keep_up(&shared);
+        let text = shared.metrics().render();
+        assert!(text.contains(&format!("{failed} {attempt}\n")), "{text}");
+        uplinks.failing.values_mut().for_each(|(tried, _)| *tried = Moment::ORIGIN);
         assert!(uplinks.tasks.is_empty() && uplinks.failing.len() == 1);
         let stands = shared.metrics().upstreams_stand();
         assert_eq!(stands, [("http://127.0.0.1:1".to_owned(), Stands::Down)], "it is seen");
     }
     std::fs::write(&token, "secret").expect("written");
-    uplinks.failing.values_mut().for_each(|(tried, _)| *tried = Moment::ORIGIN);
     uplinks.keep_up(&shared);
     uplinks.keep_up(&shared);
     assert_eq!((uplinks.tasks.len(), uplinks.failing.len()), (1, 0));
