@@ -1,10 +1,12 @@
 //! Identities and their rights: the tokens and roles in force, and the [`Visitor`] that sends a request. Without a
 //! configuration of identities each peer may do all. With one, a peer that proves no identity may do nothing.
 
+use crate::addresses::network;
 use crate::audit::Origin;
 use crate::cells::CellsError;
 use crate::config::{AuthConfig, StoreConfig, TokensAt};
 use crate::paces::Paces;
+use crate::shared::Reader;
 use crate::stored_tokens::StoredTokens;
 use arc_swap::ArcSwap;
 use lessor_access::{
@@ -249,6 +251,14 @@ impl Visitor {
         match self {
             Visitor::Any => Owner::default(),
             Visitor::Known(known) => known.owner,
+        }
+    }
+
+    /// Returns who reads what it asks for from `origin`, if that is known: its identity, or else its address.
+    pub(crate) fn reader(&self, origin: Option<&Origin>) -> Option<Reader> {
+        match self {
+            Visitor::Any => Some(Reader::Address(network(origin?.address?))),
+            Visitor::Known(known) => Some(Reader::Identity(known.owner)),
         }
     }
 

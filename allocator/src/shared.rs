@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use tokio::sync::watch;
 use turns::Turns;
-pub(crate) use turns::{TooManyWait, Turn};
+pub(crate) use turns::{Reader, TooManyWait, Turn};
 
 /// The registry, its clock and its metrics.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use super::problem::Problem;
 use super::visitor;
 use crate::access::Visitor;
 use crate::audit::{Entry, Origin, REFUSED};
-use crate::shared::Shared;
+use crate::shared::{Reader, Shared};
 use axum::extract::{FromRequestParts, Query};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -84,6 +84,11 @@ pub(super) fn kept(made: Result<(), Problem>) -> Result<Kept, Problem> {
 }
 
 impl Decider {
+    /// Returns who reads the answer, if that is known.
+    pub(super) fn reader(&self) -> Option<Reader> {
+        self.visitor.reader(Some(&self.origin))
+    }
+
     /// # Errors
     /// If the operator has not confirmed an unusually large change, which `problem` describes.
     pub(super) fn confirms(&self, problem: &str) -> Result<(), Problem> {

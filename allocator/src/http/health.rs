@@ -6,8 +6,10 @@ use super::problem::Problem;
 use super::ranks;
 use super::show::written;
 use crate::access::Visitor;
+use crate::audit::Origin;
 use crate::metrics::Scraped;
 use crate::shared::Shared;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -86,9 +88,10 @@ pub(super) fn checks(shared: &Shared, visitor: &Visitor, quarantined: usize) -> 
 pub(super) async fn metrics(
     State(shared): State<Arc<Shared>>,
     visitor: Visitor,
+    origin: Option<Extension<Origin>>,
 ) -> Result<Response, Problem> {
     visitor.needs(&shared, "metrics", Rights::may_read_metrics)?;
-    let _turn = shared.turn_to_scrape().await?;
+    let _turn = shared.turn_to_scrape(visitor.reader(origin.as_deref())).await?;
     let scraped = shared.with(Scraped::of);
     let to_rank = ranks::chosen(&scraped);
     shared.metrics().publish(scraped);

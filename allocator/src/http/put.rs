@@ -9,7 +9,7 @@ use super::problem::Problem;
 use super::show::{self, Page};
 use super::{body, confirm, json};
 use crate::config::{Keyed, LimitConfig, limit_from_json};
-use crate::shared::Shared;
+use crate::shared::{Reader, Shared};
 use crate::uplink::change;
 use axum::extract::{Request, State};
 use axum::http::header::{ETAG, IF_MATCH};
@@ -50,7 +50,7 @@ pub(super) async fn put(
             let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
             let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
             // Nothing changes, so the exchanges between two such looks go first.
-            let _turn = shared.turn_to_show().await?;
+            let _turn = shared.turn_to_show(decider.reader()).await?;
             let preview = shared.with(|registry, now| {
                 check_fresh(registry, now, &name, fresh)?;
                 check_keys(&shared, registry, &config)?;
@@ -181,8 +181,8 @@ pub(super) async fn remove(
 }
 
 /// `GET /v1/limits/{name}`, with its etag.
-pub(super) async fn one(shared: &Shared, name: &str) -> Result<Response, Problem> {
-    let _turn = shared.turn_to_show().await?;
+pub(super) async fn one(shared: &Shared, reader: Option<Reader>, name: &str) -> Result<Response, Problem> {
+    let _turn = shared.turn_to_show(reader).await?;
     let (config, figures) = show::look(shared, name)?;
     let write = move || (tagged(&config), json(show::body(&config, &figures))).into_response();
     show::written(write).await

@@ -3,8 +3,10 @@
 use super::problem::Problem;
 use super::{json, put, top};
 use crate::access::Visitor;
+use crate::audit::Origin;
 use crate::config::{LimitConfig, Names};
-use crate::shared::Shared;
+use crate::shared::{Reader, Shared};
+use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -30,9 +32,13 @@ const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
 
 /// `GET /v1/limits`
-pub(super) async fn limits(State(shared): State<Arc<Shared>>, visitor: Visitor) -> Result<Response, Problem> {
+pub(super) async fn limits(
+    State(shared): State<Arc<Shared>>,
+    visitor: Visitor,
+    origin: Option<Extension<Origin>>,
+) -> Result<Response, Problem> {
     visitor.needs(&shared, "read", Rights::may_look)?;
-    let _turn = shared.turn_to_show().await?;
+    let _turn = shared.turn_to_show(visitor.reader(origin.as_deref())).await?;
     let limits = shared.with(Registry::snapshots);
     let body = written(move || {
         let seen =
@@ -64,33 +70,40 @@ fn encoded(body: &impl Serialize) -> Vec<u8> {
 pub(super) async fn of_limit(
     State(shared): State<Arc<Shared>>,
     visitor: Visitor,
+    origin: Option<Extension<Origin>>,
     path: Result<Path<String>, PathRejection>,
     query: Result<Query<BTreeMap<String, String>>, QueryRejection>,
 ) -> Result<Response, Problem> {
     let rest = path.map(|Path(rest)| rest).map_err(|_| Problem::malformed("the path cannot be read"))?;
     let Query(query) = query.map_err(|_| Problem::malformed("the query cannot be read"))?;
     let reads = |name: &str| visitor.needs_of(&shared, "read", name, |rights| rights.may_read(name));
+    let reader = visitor.reader(origin.as_deref());
     // The name of a limit may end in `/pools` or `/top`.
     let asked = rest.rsplit_once('/').filter(|(_, part)| ["pools", "top"].contains(part));
     match asked.filter(|_| shared.with(|registry, _| registry.limit(&rest).is_none())) {
         Some((name, part)) => {
             reads(name)?;
             if part == "top" {
-                top::of_limit(&shared, name, &query).await
+                top::of_limit(&shared, reader, name, &query).await
             } else {
-                pools(&shared, name, &query).await
+                pools(&shared, reader, name, &query).await
             }
         }
         None => {
             reads(&rest)?;
-            put::one(&shared, &rest).await
+            put::one(&shared, reader, &rest).await
         }
     }
 }
 
-async fn pools(shared: &Shared, name: &str, query: &BTreeMap<String, String>) -> Result<Response, Problem> {
+async fn pools(
+    shared: &Shared,
+    reader: Option<Reader>,
+    name: &str,
+    query: &BTreeMap<String, String>,
+) -> Result<Response, Problem> {
     let page = Page::of(query)?;
-    let _turn = shared.turn_to_show().await?;
+    let _turn = shared.turn_to_show(reader).await?;
     let (pools, next) = shared.with(|registry, now| page.of_limit(registry, now, name))?;
     let pools: Vec<Value> = pools.iter().map(|(id, view)| pool(id, view)).collect();
     let mut body = json!({ "limit": name, "pools": pools });

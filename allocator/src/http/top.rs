@@ -6,7 +6,7 @@ use super::problem::Problem;
 use super::show::{self, limit_unknown};
 use super::walk::{Page, Walk};
 use crate::config::{Keyed, Names};
-use crate::shared::Shared;
+use crate::shared::{Reader, Shared};
 use axum::response::Response;
 use lessor_ledger::pool::{Holding, PoolView, SessionId};
 use lessor_ledger::registry::limit::PoolId;
@@ -65,11 +65,12 @@ struct Found {
 
 pub(super) async fn of_limit(
     shared: &Shared,
+    reader: Option<Reader>,
     name: &str,
     query: &BTreeMap<String, String>,
 ) -> Result<Response, Problem> {
     let count = count(query)?;
-    let _turn = shared.turn_to_show().await?;
+    let _turn = shared.turn_to_show(reader).await?;
     let (pools, has_keys, blocked) = shared.with(|registry, now| {
         let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
         let config = limit.config();

@@ -2,17 +2,33 @@
 //! every processor nor the memory from exchanges. Decisions that go into a shared store have turns of their own.
 
 use super::Shared;
+use crate::addresses::Address;
+use crate::places::{Place, Places};
+use lessor_ledger::share::Owner;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Most requests that have a turn or wait for one. Each that waits holds its connection and its head. Far more than
 /// operators and their tools need.
 const WAITING_MAX: usize = 64;
 
+/// Most of them of one reader, so that it leaves places for others.
+const OF_READER_MAX: usize = WAITING_MAX / 2;
+
 /// Turns that come one after the other.
 #[derive(Debug)]
 pub(super) struct Turns {
     one: Semaphore,
     places: Semaphore,
+    readers: Places<Reader>,
+}
+
+/// The peer that reads a long answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reader {
+    /// An identity, at whatever addresses.
+    Identity(Owner),
+    /// An address, where no identity is required.
+    Address(Address),
 }
 
 /// A turn, until it is dropped.
@@ -21,42 +37,58 @@ pub(crate) struct Turn<'a> {
     // An error of a semaphore says that it was closed, which none ever is.
     _one: Option<SemaphorePermit<'a>>,
     _place: Option<SemaphorePermit<'a>>,
+    _of_reader: Option<Place<Reader>>,
 }
 
 /// The error that too many requests wait for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{WAITING_MAX} requests with long answers wait, the maximum: send this one again")]
-pub(crate) struct TooManyWait;
+pub(crate) enum TooManyWait {
+    /// Too many of all readers.
+    #[error("{WAITING_MAX} requests with long answers wait, the maximum: send this one again")]
+    OfAll,
+    /// Too many of this reader.
+    #[error(
+        "{OF_READER_MAX} requests with long answers of this identity or address wait, the maximum: send this one again"
+    )]
+    OfReader,
+}
 
 impl Default for Turns {
     fn default() -> Self {
-        Turns { one: Semaphore::new(1), places: Semaphore::new(WAITING_MAX) }
+        Turns {
+            one: Semaphore::new(1),
+            places: Semaphore::new(WAITING_MAX),
+            readers: Places::new(OF_READER_MAX),
+        }
     }
 }
 
 impl Turns {
-    async fn next(&self) -> Result<Turn<'_>, TooManyWait> {
-        let place = self.places.try_acquire().map_err(|_| TooManyWait)?;
-        Ok(Turn { _one: self.one.acquire().await.ok(), _place: Some(place) })
+    /// Waits for the next turn, for `reader` if it is known.
+    async fn next(&self, reader: Option<Reader>) -> Result<Turn<'_>, TooManyWait> {
+        let of_reader = reader.map(|reader| self.readers.place(reader).ok_or(TooManyWait::OfReader));
+        let of_reader = of_reader.transpose()?;
+        let place = self.places.try_acquire().map_err(|_| TooManyWait::OfAll)?;
+        Ok(Turn { _one: self.one.acquire().await.ok(), _place: Some(place), _of_reader: of_reader })
     }
 }
 
 impl Shared {
-    /// Waits until no other request makes a long answer. Cancel-safe. What the answer shows is to be read afterwards:
-    /// requests that wait hold none of it.
+    /// Waits until no other request makes a long answer, on behalf of `reader`. Cancel-safe. What the answer shows is to
+    /// be read afterwards: requests that wait hold none of it.
     ///
     /// # Errors
     /// If too many wait already.
-    pub(crate) async fn turn_to_show(&self) -> Result<Turn<'_>, TooManyWait> {
-        self.show.next().await
+    pub(crate) async fn turn_to_show(&self, reader: Option<Reader>) -> Result<Turn<'_>, TooManyWait> {
+        self.show.next(reader).await
     }
 
     /// Waits until no other request reads the metrics. Long answers for operators do not hold it up. Cancel-safe.
     ///
     /// # Errors
     /// If too many wait already.
-    pub(crate) async fn turn_to_scrape(&self) -> Result<Turn<'_>, TooManyWait> {
-        self.scrape.next().await
+    pub(crate) async fn turn_to_scrape(&self, reader: Option<Reader>) -> Result<Turn<'_>, TooManyWait> {
+        self.scrape.next(reader).await
     }
 
     /// Waits until no other decision of an operator is being brought into the shared store. Cancel-safe.
@@ -64,11 +96,54 @@ impl Shared {
     /// # Errors
     /// If too many wait already.
     pub(crate) async fn turn_to_decide(&self) -> Result<Turn<'_>, TooManyWait> {
-        self.decide.next().await
+        self.decide.next(None).await
     }
 
     /// Waits as [`Shared::turn_to_show`], however many others do: the change that the answer is about was made.
     pub(crate) async fn turn_after_change(&self) -> Turn<'_> {
-        Turn { _one: self.show.one.acquire().await.ok(), _place: None }
+        Turn { _one: self.show.one.acquire().await.ok(), _place: None, _of_reader: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    /// The bug: one reader took all places, and others were refused until it was answered.
+    #[test]
+    fn one_reader_leaves_places_for_others() {
+        let turns = Turns::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting: Vec<Pin<Box<dyn Future<Output = _>>>> = vec![];
+        let mut made = vec![];
+        let mut ask = |reader| {
+            let mut next: Pin<Box<dyn Future<Output = _>>> = Box::pin(turns.next(reader));
+            match next.as_mut().poll(&mut context) {
+                Poll::Pending => {
+                    waiting.push(next);
+                    Ok(())
+                }
+                Poll::Ready(Ok(turn)) => {
+                    // Its answer is made for as long as the test lasts.
+                    made.push(turn);
+                    Ok(())
+                }
+                Poll::Ready(Err(full)) => Err(full),
+            }
+        };
+        let [one, other] = [1, 2].map(|owner| Some(Reader::Identity(Owner(owner))));
+        let at = Some(Reader::Address(Address::Unix));
+        for _ in 0..OF_READER_MAX {
+            assert_eq!(ask(one), Ok(()));
+        }
+        assert_eq!(ask(one), Err(TooManyWait::OfReader));
+        for reader in [other, at].repeat(OF_READER_MAX / 2) {
+            assert_eq!(ask(reader), Ok(()));
+        }
+        assert_eq!((ask(other), ask(None)), (Err(TooManyWait::OfAll), Err(TooManyWait::OfAll)));
+        drop(waiting);
+        assert_eq!(turns.readers.holders(), 1, "only the one whose answer is made");
     }
 }

@@ -7,7 +7,7 @@ use super::rooted::{Here, do_call};
 use super::transport::TransportError;
 use crate::cells::Cells;
 use crate::config::StoreConfig;
-use crate::shared::{Shared, TooManyWait, Turn};
+use crate::shared::{Shared, Turn};
 use lessor_ledger::overrides::{
     Decision, Next, OverridesFull, Publish, PublishError, Published, SuspensionsFull,
 };
@@ -97,7 +97,7 @@ pub(crate) async fn change<E: From<Unpublished>>(
 /// Waits until no other decision is being made.
 async fn turn(shared: &Shared) -> Result<Turn<'_>, Unpublished> {
     let turn = timeout(PUBLISH_MAX, shared.turn_to_decide()).await;
-    turn.map_err(|_| Unpublished::Crowded)?.map_err(|TooManyWait| Unpublished::Crowded)
+    turn.map_err(|_| Unpublished::Crowded)?.map_err(|_| Unpublished::Crowded)
 }
 
 fn cells(shared: &Shared) -> Result<Cells, Unpublished> {

@@ -96,7 +96,7 @@ async fn limits_are_shown_one_request_at_a_time_and_exchanges_go_on() {
     let overrides: Vec<Value> =
         (0..8_000).map(|key| json!({ "key": format!("k{key}"), "rules": rules() })).collect();
     put(&app, "large", &json!({ "keyed": true, "rules": rules(), "override": overrides }));
-    let turn = app.shared.turn_to_show().await.expect("room");
+    let turn = app.shared.turn_to_show(None).await.expect("room");
     for path in ["/v1/limits", "/v1/limits/large", "/v1/limits/large/pools", "/v1/limits/large/top"] {
         let waits = timeout(Duration::from_millis(50), app.get(path)).await;
         assert!(waits.is_err(), "{path} waits for its turn");
@@ -106,7 +106,7 @@ async fn limits_are_shown_one_request_at_a_time_and_exchanges_go_on() {
     let waits = timeout(Duration::from_millis(50), app.send(put.body(body).expect("a request"))).await;
     assert!(waits.is_err(), "a change that is not made waits, too");
     assert_eq!(app.get("/metrics").await.status, StatusCode::OK, "they have turns of their own");
-    let scrape = app.shared.turn_to_scrape().await.expect("room");
+    let scrape = app.shared.turn_to_scrape(None).await.expect("room");
     let waits = timeout(Duration::from_millis(50), app.get("/metrics")).await;
     assert!(waits.is_err(), "the next scrape waits");
     drop(scrape);
@@ -126,7 +126,7 @@ async fn requests_that_wait_for_a_long_answer_are_few_and_hold_nothing() {
     let config =
         app.shared.with(|registry, _| registry.limit("export").expect("it is there").shared_config());
     let before = Arc::strong_count(&config);
-    let turn = app.shared.turn_to_show().await.expect("room");
+    let turn = app.shared.turn_to_show(None).await.expect("room");
     let mut waiting = JoinSet::new();
     for n in 0..100 {
         let (app, path) = (app.clone(), if n % 2 == 0 { "/v1/limits" } else { "/v1/limits/export" });
