@@ -3,6 +3,7 @@
 
 use crate::transport::ExchangeError;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
@@ -22,12 +23,17 @@ struct Owned {
     thread: JoinHandle<()>,
 }
 
-/// Wakes a thread that is parked.
-struct Unpark(Thread);
+/// Wakes a thread that waits for a future. The token of [`thread::park`] alone would not do: code inside a poll may park
+/// and so consume it.
+struct Unpark {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.is_woken.store(true, Ordering::Release);
+        self.thread.unpark();
     }
 }
 
@@ -56,13 +62,16 @@ impl Runtime {
         let _entered = self.handle.enter();
         // In another runtime, the budget of the blocked task may be used up and would never be renewed.
         let mut future = pin!(tokio::task::unconstrained(future));
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(false) });
+        let waker = Waker::from(unpark.clone());
         let mut cx = Context::from_waker(&waker);
         loop {
             if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
                 return output;
             }
-            thread::park();
+            while !unpark.is_woken.swap(false, Ordering::AcqRel) {
+                thread::park();
+            }
         }
     }
 }
@@ -77,5 +86,32 @@ impl Drop for Runtime {
         if thread.thread().id() != thread::current().id() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    /// The bug: a wake-up was the token of the parked thread alone, which a lock or a channel inside a poll consumes.
+    #[test]
+    fn a_wake_up_during_a_poll_that_parks_is_not_lost() {
+        let (send, done) = mpsc::channel();
+        thread::spawn(move || {
+            let mut polls = 0;
+            let output = Runtime::start().expect("there are threads").wait(poll_fn(|cx| {
+                polls += 1;
+                if polls == 1 {
+                    cx.waker().wake_by_ref();
+                    thread::park_timeout(Duration::from_millis(1));
+                    return Poll::Pending;
+                }
+                Poll::Ready(polls)
+            }));
+            send.send(output)
+        });
+        assert_eq!(done.recv_timeout(Duration::from_secs(10)), Ok(2), "parked for ever");
     }
 }
