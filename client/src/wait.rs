@@ -205,8 +205,11 @@ async fn stand_in_line<T>(
             place.end = End::Admitted;
             return Poll::Ready(Ok(taken));
         }
-        // No waker is called when the next permit of a steady flow is due, so the first in line sets a timer.
-        if let Some(wait) = pool.early_by(permits, CLOCK.now()) {
+        if !place.is_first() {
+            // A caller that came first meanwhile may have found too few while the attempt set permits aside.
+            pool.call_first();
+        } else if let Some(wait) = pool.early_by(permits, CLOCK.now()) {
+            // No waker is called when the next permit of a steady flow is due, so the first in line sets a timer.
             alarm.set(pool, wait, cx);
         }
         Poll::Pending

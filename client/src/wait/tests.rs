@@ -3,6 +3,7 @@
 use super::*;
 use crate::by_hand::{self, Caller, Woken, limit, shared};
 use crate::local_pool::Condition;
+use std::cell::RefCell;
 use std::pin::pin;
 use std::sync::{Arc, mpsc};
 use std::task::Waker;
@@ -44,6 +45,27 @@ fn a_caller_that_leaves_its_waker_beside_a_shutdown_is_told() {
             "{outcome:?}, and never woken"
         );
     });
+}
+
+/// The bug: the caller that was first put permits back and woke no other caller, as the first in line may not wake itself.
+/// Both callers slept beside a free permit.
+#[test]
+fn a_caller_that_is_overtaken_during_its_attempt_wakes_the_first_in_line() {
+    let shared = shared();
+    let limit = limit(&shared, "a");
+    let pool = limit.pool();
+    let high = limit.with_priority(Priority::High);
+    let urgent = RefCell::new(Caller::new(high.acquire(1)));
+    pool.slot().install(1, 0, CLOCK.now() + by_hand::LEASED);
+    let attempt = || {
+        pool.hold(1, true, CLOCK.now()).expect("it is there");
+        assert_eq!(urgent.borrow_mut().run(), None, "the only permit is set aside");
+        pool.put_back_quietly(1);
+        None::<()>
+    };
+    let mut overtaken = Caller::new(stand_in_line(pool, Priority::Normal, 1, attempt));
+    assert_eq!(overtaken.run(), None);
+    assert_eq!(urgent.borrow_mut().run(), Some(Ok(())), "never woken");
 }
 
 /// The bug: only for a steady flow was the size of a call told, and a window that eases off never lent enough for a
