@@ -80,6 +80,8 @@ mod observe;
 #[cfg(feature = "reqwest-middleware")]
 pub mod outgoing;
 #[doc(hidden)]
+pub mod overdraft;
+#[doc(hidden)]
 pub mod pace;
 mod peek;
 mod priority;

@@ -21,6 +21,7 @@ use crate::fallback::Standby;
 use crate::feedback::Feedback;
 use crate::keys::Keys;
 use crate::line::Line;
+use crate::overdraft::Overdraft;
 use crate::pace::Pace;
 use crate::pace::Refill;
 use crate::refusal::Refusal;
@@ -156,8 +157,8 @@ struct Cold {
     /// The largest call that a steady flow kept waiting. For another limit: the permits that the first in line wants,
     /// written under the lock of the line; zero if there is no line.
     largest: AtomicU64,
-    /// Permits that calls have cost beyond their reservations and that are not paid yet. They count in the line too.
-    overdrawn: AtomicU64,
+    /// Permits that calls have cost beyond their reservations and that are not paid yet.
+    overdraft: Overdraft,
     /// Whether a call was refused as too large, unknown or full, so that the background task asks whether that still
     /// holds.
     doubted: AtomicBool,

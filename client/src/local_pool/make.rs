@@ -3,6 +3,7 @@
 use super::{CLOCK, Cold, Condition, Hot, HotRef, LocalPool, PoolName, UNKNOWN};
 use crate::doorbell::Doorbell;
 use crate::fallback::Standby;
+use crate::overdraft::Overdraft;
 use crate::pace::Refill;
 use crate::tally::Tally;
 use crate::ticks::Ticks;
@@ -42,7 +43,7 @@ impl LocalPool {
             keys: OnceLock::new(),
             pace: OnceLock::new(),
             largest: AtomicU64::new(0),
-            overdrawn: AtomicU64::new(0),
+            overdraft: Overdraft::default(),
             doubted: AtomicBool::new(false),
             wanted: AtomicBool::new(false),
             line: Mutex::default(),

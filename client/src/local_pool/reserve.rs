@@ -3,7 +3,6 @@
 
 use super::{CLOCK, LocalPool};
 use crate::slot::{SLOT_MAX, Short};
-use std::sync::atomic::Ordering;
 
 impl LocalPool {
     /// Sets `permits` aside until [`LocalPool::settle`]. Returns the number of the reservation; `None` if there is
@@ -97,18 +96,22 @@ impl LocalPool {
         }
         let unpaid = if self.is_paced() { owed - self.pay_at_pace(owed) } else { owed };
         if unpaid > 0 {
-            // As a caller that is first in line: no other caller overtakes it, and the permits are asked for.
-            self.slow_path().join(unpaid);
-            self.cold.overdrawn.fetch_add(unpaid, Ordering::Relaxed);
-            self.nudge();
+            self.owe_in_line(unpaid);
         }
         (taken, owed)
+    }
+
+    /// Owes `permits` as a caller that is first in line: no other caller overtakes it, and the permits are asked for.
+    pub(super) fn owe_in_line(&self, permits: u64) {
+        self.cold.overdraft.owe(permits, self.slow_path());
+        self.call_first();
+        self.nudge();
     }
 
     /// Permits that are owed now.
     fn overdrawn(&self) -> u64 {
         let at_pace = self.pace().map_or(0, |pace| pace.owed(CLOCK.now()));
-        self.cold.overdrawn.load(Ordering::Relaxed).saturating_add(at_pace)
+        self.cold.overdraft.owed().saturating_add(at_pace)
     }
 
     /// Pays up to `owed` permits of a steady flow from the slot, and owes them to the pace: callers wait until it has
@@ -137,18 +140,20 @@ impl LocalPool {
 
     /// Pays as much of what is owed as there are permits.
     pub(super) fn pay_overdrawn(&self) {
-        if self.cold.overdrawn.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        // Taken whole, so that no two threads pay for the same debt.
-        let owed = self.cold.overdrawn.swap(0, Ordering::Relaxed);
-        let paid = match self.is_paced() {
-            true => self.pay_at_pace(owed),
-            false => self.take_up_to(owed, true).unwrap_or(0),
+        let pay = |owed| {
+            let paid = match self.is_paced() {
+                true => self.pay_at_pace(owed),
+                false => self.take_up_to(owed, true).unwrap_or(0),
+            };
+            // Without an allocator no permits arrive, and the debt would keep callers from the safe share.
+            if self.owe_share(owed - paid) { owed } else { paid }
         };
-        // Without an allocator no permits arrive, and the debt would keep callers from the safe share.
-        let paid = if self.owe_share(owed - paid) { owed } else { paid };
-        self.cold.overdrawn.fetch_add(owed - paid, Ordering::Relaxed);
-        self.slow_path().leave(paid);
+        self.cold.overdraft.pay(self.slow_path(), pay, || self.could_pay());
+    }
+
+    /// Whether there are permits that could pay for a debt.
+    fn could_pay(&self) -> bool {
+        let has_pace = !self.is_paced() || self.pace().is_some();
+        has_pace && CLOCK.now() < self.slot().deadline() && self.slot().balance().free > 0
     }
 }

@@ -302,6 +302,18 @@ fn an_overdraft_of_a_steady_flow_is_paid_before_another_call() {
     assert_eq!(pool.take_paced(1, true, after(4_000)), Ok(()));
 }
 
+/// The bug: permits that came while an overdraft found too few and joined the line were left in the slot, and calls were
+/// refused beside them until the next renewal.
+#[test]
+fn an_overdraft_is_paid_with_permits_that_came_before_it_stood_in_line() {
+    let pool = pool();
+    pool.slot().install(5, 0, CLOCK.now() + LEASED);
+    pool.owe_in_line(3);
+    assert_eq!((pool.slow_path().has_line(), pool.slot().balance().total()), (false, 2));
+    pool.owe_in_line(3);
+    assert_eq!((pool.slow_path().queued(), pool.slot().balance().total()), (1, 0));
+}
+
 /// The bug: a call that found no line set permits aside, and put them back because it was too early. A caller that
 /// joined the line in between found none, and was not woken.
 #[test]
