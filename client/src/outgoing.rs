@@ -12,6 +12,7 @@ mod tests;
 use crate::all::all;
 use crate::guard::Guard;
 use crate::limit::Limit;
+use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
 use crate::reservation::Reservation;
 use http::Extensions;
@@ -124,18 +125,36 @@ impl Outgoing {
 
     /// Reserves what `parts` cost, and returns reservations that are good now.
     async fn reserve(&self, parts: &[(Limit, u64)]) -> Result<Vec<Reservation>, Refusal> {
+        let (call, began) = (all(parts), CLOCK.now());
         loop {
-            let call = all(parts);
             let reserved = match self.patience {
                 None => call.reserve().await?,
                 Some(Duration::ZERO) => call.try_reserve()?,
-                Some(patience) => call.reserve_within(patience).await?,
+                Some(patience) => {
+                    call.reserve_within(patience.saturating_sub(CLOCK.now().since(began))).await?
+                }
             };
             // One lease may have ended just when another was taken from.
-            if reserved.iter().all(Reservation::is_good) {
-                return Ok(reserved);
+            if let Some(good) = all_good(reserved) {
+                return Ok(good);
             }
         }
+    }
+}
+
+/// Returns `reserved` if all of it is good now. Otherwise gives back the part that is.
+fn all_good(reserved: Vec<Reservation>) -> Option<Vec<Reservation>> {
+    if reserved.iter().all(Reservation::is_good) {
+        return Some(reserved);
+    }
+    give_back(reserved);
+    None
+}
+
+/// Gives back permits that are reserved and not spent, before they are taken again.
+fn give_back(reserved: impl IntoIterator<Item = Reservation>) {
+    for mut reservation in reserved {
+        reservation.refund(reservation.permits());
     }
 }
 
@@ -143,13 +162,6 @@ impl Taken {
     fn reserved(&self) -> MutexGuard<'_, Vec<Reservation>> {
         // A list: no panic can have left it half changed.
         self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives back the permits that are reserved and not spent, before they are taken again.
-    fn give_back(&self) {
-        for mut reservation in self.reserved().drain(..) {
-            reservation.refund(reservation.permits());
-        }
     }
 
     /// Begins the call, at the cost that is reserved.
@@ -200,7 +212,7 @@ impl Middleware for Outgoing {
         let attempt = Attempt { extensions, farther };
         let mut parts = own.clone();
         if let Some(farther) = &attempt.farther {
-            farther.give_back();
+            give_back(farther.reserved().drain(..));
             parts.extend_from_slice(&farther.parts);
         }
         let reserved = self.reserve(&parts).await.map_err(Error::middleware)?;

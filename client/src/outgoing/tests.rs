@@ -1,4 +1,4 @@
-//! Tests of two `Outgoing` around a retry: each attempt that goes out costs permits of both.
+//! Tests of requests that cost permits of two limits: each attempt that goes out costs permits of both, once.
 
 use super::*;
 use crate::by_hand;
@@ -99,4 +99,23 @@ async fn an_attempt_after_one_that_was_dropped_costs_no_more() {
     send(&outer, || (), Outgoing::waiting(inner.clone()), vendor.clone()).await;
     assert_eq!(vendor.arrived.load(Ordering::SeqCst), 2);
     assert_eq!((left(&outer), left(&inner)), (3, 3), "two attempts went out");
+}
+
+/// The bug: the permits of the other limit were spent, and taken again in the next round.
+#[test]
+fn of_two_reservations_the_good_one_is_given_back_if_the_other_is_not() {
+    let shared = by_hand::shared();
+    let (ended, good) = (by_hand::limit(&shared, "ended"), by_hand::limit(&shared, "good"));
+    let reserve = || {
+        by_hand::lend(&ended, 2);
+        all(&[(ended.clone(), 2), (good.clone(), 2)][..]).try_reserve().expect("there are permits")
+    };
+    by_hand::lend(&good, 5);
+    assert_eq!(all_good(reserve()).map(|reserved| reserved.len()), Some(2));
+    assert_eq!(left(&good), 3, "dropped reservations are spent");
+    by_hand::lend(&good, 5);
+    let reserved = reserve();
+    ended.pool().slot().end();
+    assert!(all_good(reserved).is_none());
+    assert_eq!((left(&ended), left(&good)), (0, 5));
 }
