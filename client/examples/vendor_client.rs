@@ -26,7 +26,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 pub(crate) async fn run(url: &str) -> Result<(u64, u64), Box<dyn std::error::Error>> {
     let lessor = lessor::Client::connect(url).await?;
     let limit = lessor.limit("vendor/rest");
-    let http = ClientBuilder::new(reqwest::Client::new()).with(Outgoing::waiting(limit)).build();
+    // A redirect that reqwest follows by itself would reach the vendor without a permit.
+    let inner = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
+    let http = ClientBuilder::new(inner).with(Outgoing::waiting(limit)).build();
     let vendor = vendor().await?;
     let (mut served, mut refused) = (0, 0);
     while served < 5 {

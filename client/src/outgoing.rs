@@ -16,8 +16,9 @@ use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
 use crate::reservation::Reservation;
 use http::Extensions;
-use reqwest::{Request, Response};
+use reqwest::{Request, Response, Url};
 use reqwest_middleware::{Error, Middleware, Next};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,14 +28,16 @@ use std::time::Duration;
 /// Takes permits of one or several limits for each request, all of them or none, and observes each answer.
 ///
 /// ```no_run
-/// # fn example(lessor: lessor::Client) {
+/// # fn example(lessor: lessor::Client) -> Result<(), reqwest::Error> {
 /// use lessor::outgoing::Outgoing;
 ///
 /// let messages = lessor.limit("vendor/messages");
 /// let outgoing = Outgoing::waiting(lessor.limit("vendor/rest")).and_by(move |request| {
 ///     if request.url().path().ends_with("/messages") { vec![(messages.clone(), 20)] } else { vec![] }
 /// });
-/// let http = reqwest_middleware::ClientBuilder::new(reqwest::Client::new()).with(outgoing).build();
+/// let inner = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
+/// let http = reqwest_middleware::ClientBuilder::new(inner).with(outgoing).build();
+/// # Ok(())
 /// # }
 /// ```
 ///
@@ -47,6 +50,12 @@ use std::time::Duration;
 /// of the first are spent in vain and taken again. If the first limit has a steady flow, give both limits to one
 /// `Outgoing`: a turn in the flow that is given back is lost.
 ///
+/// # Redirects
+/// Build the inner client with `.redirect(Policy::none())`, as above. Otherwise it follows up to ten redirects behind the
+/// middleware, and each of these requests reaches the vendor without a permit. An answer that comes from another URL
+/// than its request is logged once for each limit. A middleware before `Outgoing` may follow redirects itself: each
+/// request then takes its own permits.
+///
 /// # Calls in flight
 /// Where a limit caps calls in flight, the permits of a request are in use until the body of its answer was read or
 /// dropped. An answer that is kept unread keeps its permits. A request that times out, fails or is dropped before its
@@ -56,6 +65,8 @@ use std::time::Duration;
 pub struct Outgoing {
     costs: Vec<Cost>,
     patience: Option<Duration>,
+    /// Limits of which a redirected request was logged.
+    redirected: Arc<Mutex<BTreeSet<Arc<str>>>>,
 }
 
 /// Chooses the limits of a request, and its cost on each.
@@ -79,7 +90,7 @@ struct Taken {
 impl Outgoing {
     /// Takes one permit of `limit` for each request, and waits for it without a time limit.
     pub fn waiting(limit: Limit) -> Self {
-        Outgoing { costs: vec![Cost::Each(limit, 1)], patience: None }
+        Outgoing { costs: vec![Cost::Each(limit, 1)], patience: None, redirected: Arc::default() }
     }
 
     /// Takes one permit of `limit` for each request, and waits for at most `patience`; zero refuses at once. The error
@@ -91,7 +102,7 @@ impl Outgoing {
     /// Takes the permits that `choose` returns for each request, and waits for them without a time limit. A request
     /// that costs nothing passes.
     pub fn by(choose: impl Fn(&Request) -> Vec<(Limit, u64)> + Send + Sync + 'static) -> Self {
-        Outgoing { costs: vec![], patience: None }.and_by(choose)
+        Outgoing { costs: vec![], patience: None, redirected: Arc::default() }.and_by(choose)
     }
 
     /// Takes `permits` of another limit too. A limit that is named twice costs the sum.
@@ -123,6 +134,13 @@ impl Outgoing {
         parts.flatten().collect()
     }
 
+    /// Whether no redirected request of `limit` was logged yet; it counts as logged then.
+    fn is_news(&self, limit: &Limit) -> bool {
+        // A set: no panic can have left it half changed.
+        let mut redirected = self.redirected.lock().unwrap_or_else(PoisonError::into_inner);
+        redirected.insert(limit.pool().name().limit.clone())
+    }
+
     /// Reserves what `parts` cost, and returns reservations that are good now.
     async fn reserve(&self, parts: &[(Limit, u64)]) -> Result<Vec<Reservation>, Refusal> {
         let (call, began) = (all(parts), CLOCK.now());
@@ -140,6 +158,16 @@ impl Outgoing {
             }
         }
     }
+}
+
+/// Whether an answer from the URL `answered` is not that of a request to `sent`. No fragment is ever sent.
+fn comes_from_elsewhere(sent: &Url, answered: &Url) -> bool {
+    let shown = |url: &Url| {
+        let mut url = url.clone();
+        url.set_fragment(None);
+        url
+    };
+    sent != answered && shown(sent) != shown(answered)
 }
 
 /// Returns `reserved` if all of it is good now. Otherwise gives back the part that is.
@@ -207,6 +235,7 @@ impl Middleware for Outgoing {
         next: Next<'_>,
     ) -> reqwest_middleware::Result<Response> {
         let own = self.parts(&request);
+        let sent = request.url().clone();
         // Taken by an `Outgoing` that is farther from the vendor: its permits would age while this one waits.
         let farther = extensions.remove::<Taken>();
         let attempt = Attempt { extensions, farther };
@@ -231,8 +260,16 @@ impl Middleware for Outgoing {
             .await
         };
         let (response, guards) = unanswered.end(answer)?;
+        let is_redirected = comes_from_elsewhere(&sent, response.url());
         for (limit, _) in &own {
             limit.observe(response.status(), response.headers());
+            if is_redirected && self.is_news(limit) {
+                tracing::warn!(
+                    limit = limit.name(),
+                    "an answer comes from another URL than its request: redirects that are followed behind `Outgoing` take \
+                     no permits; build the inner client with `.redirect(Policy::none())`"
+                );
+            }
         }
         Ok(held::until_read(response, guards))
     }

@@ -119,3 +119,19 @@ fn of_two_reservations_the_good_one_is_given_back_if_the_other_is_not() {
     assert!(all_good(reserved).is_none());
     assert_eq!((left(&ended), left(&good)), (0, 5));
 }
+
+#[test]
+fn redirects_are_told_from_requests_as_they_were_sent_and_logged_once_for_each_limit() {
+    let url = |text: &str| Url::parse(text).expect("a URL");
+    let sent = url("http://vendor.invalid/a?b=1#here");
+    assert!(!comes_from_elsewhere(&sent, &sent));
+    assert!(!comes_from_elsewhere(&sent, &url("http://vendor.invalid/a?b=1")), "no fragment is sent");
+    for other in ["http://vendor.invalid/b?b=1", "https://vendor.invalid/a?b=1", "http://vendor.invalid/a"] {
+        assert!(comes_from_elsewhere(&sent, &url(other)), "{other}");
+    }
+    let shared = by_hand::shared();
+    let (one, two) = (by_hand::limit(&shared, "one"), by_hand::limit(&shared, "two"));
+    let outgoing = Outgoing::waiting(one.clone());
+    let news = [&one, &two, &one.key("k")].map(|limit| outgoing.clone().is_news(limit));
+    assert_eq!(news, [true, true, false]);
+}

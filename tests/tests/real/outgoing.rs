@@ -3,14 +3,17 @@
 //!
 //! Runs are short by default. `OUTGOING_SECONDS=45` runs for that many seconds, against 9,000 calls in 30 s.
 
+use crate::log::Log;
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse as _, Redirect};
 use axum::routing::get;
 use lessor::http::Extensions;
 use lessor::outgoing::Outgoing;
 use lessor::{Client, Limit};
 use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::{Clock, Moment};
+use reqwest::redirect::Policy;
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Next};
 use scenarios::fleet::{Fleet, eventually};
@@ -20,6 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tracing::Level;
 
 const CLOCK: Clock = Clock::since_boot();
 
@@ -239,6 +243,43 @@ async fn a_request_costs_what_it_says_and_each_attempt_costs_it_again() {
     assert_eq!(arrived, 5, "attempts of three requests: two, one, and two");
     assert_eq!(spent(&fleet, client).await, [5, 21]);
     fleet.stop().await;
+}
+
+/// The bug: reqwest follows up to ten redirects within one call of a middleware, and the examples built such a client.
+#[test]
+fn redirects_that_are_followed_behind_the_middleware_are_logged_and_others_reach_no_vendor() {
+    Log::of(Level::WARN, async |log| {
+        let fleet = Fleet::start(CHOICE).await;
+        let client = Client::connect(&fleet.url).await.expect("the allocator answers");
+        let vendor = Arc::new(Counter::default());
+        let arrive = |vendor: &Arc<Counter>| {
+            let vendor = vendor.clone();
+            async move |uri: Uri| match (vendor.arrive(), uri.path()) {
+                (_, "/moved") => Redirect::temporary("/").into_response(),
+                (status, _) => status.into_response(),
+            }
+        };
+        let app = Router::new().fallback(arrive(&vendor));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}/moved", listener.local_addr().expect("the listener is bound"));
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        let outgoing = Outgoing::refusing(client.limit("rest"), PATIENCE);
+        let build = |policy: Policy| {
+            let inner = reqwest::Client::builder().redirect(policy).build().expect("a client");
+            ClientBuilder::new(inner).with(outgoing.clone()).build()
+        };
+        let send = async |http: &ClientWithMiddleware| {
+            let statuses = [http.get(&url).send().await, http.get(&url).send().await];
+            let statuses = statuses.map(|answer| answer.expect("there are permits").status().as_u16());
+            let arrived = vendor.arrivals.lock().expect("no panic").drain(..).count();
+            let warned = log.lines().iter().filter(|line| line.contains("redirect")).count();
+            (statuses, arrived, warned)
+        };
+        assert_eq!(send(&build(Policy::none())).await, ([307; 2], 2, 0));
+        assert_eq!(send(&build(Policy::default())).await, ([200; 2], 4, 1), "logged once");
+        assert_eq!(spent(&fleet, client).await, [4, 0]);
+        fleet.stop().await;
+    });
 }
 
 /// Two middlewares side by side cost as much as one for both limits, in either order.
