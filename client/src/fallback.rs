@@ -12,9 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+// What events have said, in one word:   2       1 .. 0
+//                                       of key  not heard, heard, heard and asked
 const NOT_HEARD: u8 = 0;
 const HEARD: u8 = 1;
 const HEARD_AND_ASKED: u8 = 2;
+/// One of the events was about this key alone.
+const OF_KEY: u8 = 1 << 2;
 
 /// The state of shadow mode and fallback of one pool.
 #[derive(Debug, Default)]
@@ -25,8 +29,8 @@ pub(crate) struct Standby {
     shadow: AtomicBool,
     /// Whether an operator has paused the limit or blocked this node: that takes precedence over any fallback.
     stopped: AtomicBool,
-    /// Whether an event said so that no later ask has confirmed or refuted: [`NOT_HEARD`], [`HEARD`] or
-    /// [`HEARD_AND_ASKED`].
+    /// Whether an event said so that no later ask has confirmed or refuted: [`NOT_HEARD`], or [`HEARD`] or
+    /// [`HEARD_AND_ASKED`], and [`OF_KEY`].
     heard_stop: AtomicU8,
     active: AtomicBool,
     /// Permits let pass in fallback.
@@ -51,27 +55,34 @@ impl Standby {
 
     /// Notes whether an operator has paused the limit, by an answer. Returns whether that changed.
     pub(crate) fn set_stopped(&self, stopped: bool) -> bool {
-        self.change_heard(HEARD_AND_ASKED, NOT_HEARD);
+        self.change_heard(|heard| (heard & !OF_KEY == HEARD_AND_ASKED).then_some(NOT_HEARD));
         self.stopped.swap(stopped, Ordering::Relaxed) != stopped
     }
 
-    /// Notes that an event says that an operator has paused the limit.
-    pub(crate) fn hear_stop(&self) {
-        self.heard_stop.store(HEARD, Ordering::Relaxed);
+    /// Notes that an event says that an operator has paused the limit or, if it `is_of_key`, this key alone.
+    pub(crate) fn hear_stop(&self, is_of_key: bool) {
+        let of_key = if is_of_key { OF_KEY } else { 0 };
+        self.change_heard(|heard| Some(HEARD | (heard & OF_KEY) | of_key));
     }
 
     /// Notes that an ask is written. An earlier one may have been answered before the operator decided.
     pub(crate) fn on_ask(&self) {
-        self.change_heard(HEARD, HEARD_AND_ASKED);
+        let asked = |heard| HEARD_AND_ASKED | (heard & OF_KEY);
+        self.change_heard(|heard| (heard & !OF_KEY == HEARD).then(|| asked(heard)));
     }
 
-    fn change_heard(&self, from: u8, to: u8) {
-        let _ = self.heard_stop.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
+    fn change_heard(&self, change: impl Fn(u8) -> Option<u8>) {
+        let _ = self.heard_stop.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     }
 
     /// Whether an event says that an operator has paused the limit, and no later ask was answered since.
     pub(crate) fn has_heard_stop(&self) -> bool {
         self.heard_stop.load(Ordering::Relaxed) != NOT_HEARD
+    }
+
+    /// As [`Standby::has_heard_stop`], of this key alone.
+    fn has_heard_stop_of_key(&self) -> bool {
+        self.heard_stop.load(Ordering::Relaxed) & OF_KEY != 0
     }
 
     /// Whether an answer says that an operator has paused the limit.
@@ -235,8 +246,11 @@ pub(crate) fn begin(shared: &Shared, pool: &LocalPool, plain: &LocalPool) {
 fn is_stopped(shared: &Shared, pool: &LocalPool) -> bool {
     let standby = pool.standby();
     // An idle key is not asked for when its limit is paused. The pause is over once another key was granted something.
-    let is_over =
-        || pool.name().key.is_some() && !shared.pool(&pool.name().limit, None).standby().is_stopped();
+    // That says nothing of a pause of this key alone.
+    let is_over = || {
+        let has_key = pool.name().key.is_some() && !standby.has_heard_stop_of_key();
+        has_key && !shared.pool(&pool.name().limit, None).standby().is_stopped()
+    };
     standby.is_told_to_stop() || (standby.has_heard_stop() && !is_over())
 }
 

@@ -141,7 +141,7 @@ fn tell(pool: &LocalPool, stops: bool, is_of_key: bool, now: Moment, random: u64
     let is_in_doubt = if stops { is_plain || is_of_key } else { pool.standby().has_heard_stop() };
     if stops {
         refill.stop(pool.slot());
-        pool.on_pause();
+        pool.on_pause(is_of_key);
     }
     match is_in_doubt || (is_plain && pool.condition().is_for_good()) {
         true => refill.ask_though_idle(now, waits, random),
@@ -259,6 +259,30 @@ mod tests {
         shared.pool("user", None).standby().set_stopped(false);
         fallback::enter(&shared, &shared.pools(), CLOCK.now());
         assert_eq!((limits[0].try_acquire(1).is_ok(), limits[1].try_acquire(1)), (false, Ok(())));
+    }
+
+    /// The bug: a pause of one key counted as over because its limit was not paused.
+    #[tokio::test]
+    async fn a_pause_of_one_key_that_only_an_event_told_of_stays_in_an_open_fallback() {
+        let shared = by_hand::shared();
+        let [paused, other] = ["k", "other"].map(|key| by_hand::limit(&shared, "user").key(key));
+        for limit in [&paused, &other] {
+            limit.pool().standby().on_grant(false, Fallback::Open);
+        }
+        let mut listener = listener(shared.clone());
+        // Nor does a pause of the limit end that of the key.
+        for key in [Some("k"), None] {
+            let event = Event { key: key.map(str::to_owned), ..Event::of(Kind::Paused, "user") };
+            listener.on_event(event).await;
+        }
+        shared.pool("user", None).standby().on_ask();
+        shared.pool("user", None).standby().set_stopped(false);
+        paused.pool().standby().on_ask();
+        fallback::enter(&shared, &shared.pools(), CLOCK.now());
+        assert!(matches!(paused.try_acquire(1), Err(Refusal::Paused { .. })));
+        assert_eq!(other.try_acquire(1), Ok(()), "another key");
+        paused.pool().standby().set_stopped(false);
+        assert!(!paused.pool().standby().has_heard_stop(), "an answer to a later ask ends it");
     }
 
     #[tokio::test]

@@ -84,9 +84,9 @@ impl LocalPool {
         }
     }
 
-    /// Notes that an event said to stop. The next answer says for how long.
-    pub(crate) fn on_pause(&self) {
-        self.standby().hear_stop();
+    /// Notes that an event said to stop; `is_of_key` says that it is about one key. The next answer says for how long.
+    pub(crate) fn on_pause(&self, is_of_key: bool) {
+        self.standby().hear_stop(is_of_key);
         if matches!(self.condition(), Condition::Good | Condition::Unreachable | Condition::Quarantine) {
             self.set_condition(Condition::Paused);
         }
