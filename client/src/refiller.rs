@@ -282,8 +282,9 @@ impl Refiller {
         outcome
     }
 
-    /// Prepares `pool` before the permits of `grant` are there: no caller may take them without counting a call in
-    /// flight, or without looking at the pace.
+    /// Prepares `pool` before the permits of `grant` are there: callers that come from now on count a call in flight, and
+    /// look at the pace. A thread that looked before, and stalls until the permits are there, takes once without it:
+    /// another look behind the take would wait for the take, in each call.
     fn expects(&mut self, pool: &Arc<LocalPool>, grant: &Grant) {
         if pool.set_counts_flights(grant.in_flight.is_some())
             && let Some(cap) = grant.in_flight

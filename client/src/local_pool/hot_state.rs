@@ -109,6 +109,7 @@ impl HotState {
     #[inline(always)]
     fn spend_quickly(&self, watch: Option<&Watch>, permits: u64, look: Option<(Tick, u64)>) -> Quick {
         let Some((tick, late_ns)) = look else { return Quick::Unsure };
+        // Read once, before the word is changed, as low water is: see `Refiller::expects`.
         if !self.fast_path.slow_path.is_free() || permits == 0 {
             return Quick::Unsure;
         }

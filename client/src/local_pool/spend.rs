@@ -36,6 +36,7 @@ impl LocalPool {
         if !first && self.slow_path().has_line() {
             return Err((Short::Empty, self.slot().read_cached(stripe_hint, &time).earliest));
         }
+        // Read once, as in the quick way.
         if self.slow_path().is_paced() {
             let now = CLOCK.now();
             return self.take_paced(permits, first, now).map_err(|short| (short, now));
