@@ -14,13 +14,12 @@ use chosen::Chosen;
 use clap::Args;
 use lessor_ledger::Rule;
 use lessor_protocol::moment::nanos;
-use lessor_sim::faults::Faults;
 use lessor_sim::network::Latency;
 use lessor_sim::policy::Policy;
-use lessor_sim::setup::{Calls, Sabotage, Setup};
-use lessor_sim::topology::Topology;
+use lessor_sim::setup::Setup;
+use lessor_sim::text::{self, bare};
 use lessor_sim::traffic::{WORKLOADS, Workload};
-use lessor_sim::{SECOND, generator, replay, soak, text};
+use lessor_sim::{SECOND, generator, replay, soak};
 use runs::{Job, Run};
 use std::io::Write;
 use std::path::PathBuf;
@@ -229,33 +228,18 @@ impl SimulateArgs {
         Setup {
             seed,
             plan: chosen.plan.clone(),
-            above: 0,
             siblings: self.limits - 1,
-            topology: Topology::Allocator,
             nodes: self.nodes,
             pools: self.limits,
-            adversaries: vec![],
             workload: self.workload,
-            priorities: 0,
-            identities: 0,
             demand: self.demand,
-            cost_max: 1,
-            calls: Calls::Mixed,
-            reserves: 0,
-            in_vain: 0,
-            sprees: 0,
-            store: 0,
             patience: nanos(self.patience),
             latency: Latency { one_way, jitter: one_way / 10 },
             distances: if ways.len() > 1 { ways.iter().map(|way| way - one_way).collect() } else { vec![] },
-            faults: Faults::default(),
-            live: vec![],
-            drifting: false,
             start: fixed.max().map_or(SECOND, |per| 100 * per),
             lasts: self.seconds * SECOND,
-            then_calm: false,
-            sabotage: Sabotage::None,
             replay: std::env::args().collect::<Vec<_>>().join(" "),
+            ..bare()
         }
     }
 

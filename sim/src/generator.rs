@@ -13,8 +13,8 @@ use crate::edges::{EDGES, Edge};
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
-use crate::setup::{Calls, Sabotage, Setup};
-use crate::topology::Topology;
+use crate::setup::Setup;
+use crate::text::bare;
 use crate::traffic::WORKLOADS;
 use crate::world::{longest, sustained};
 use crate::{MILLI, SECOND};
@@ -77,34 +77,22 @@ pub fn draw(seed: u64) -> Setup {
             lessees_max: pools::lessees_max(rng.u32(..10) == 0, nodes, seed),
             sharing: Sharing::default(),
         },
-        above: 0,
-        siblings: 0,
-        topology: Topology::Allocator,
         nodes,
-        pools: 1,
-        priorities: 0,
         identities: pools::draw_identities(seed),
         workload: WORKLOADS[rng.usize(..WORKLOADS.len())].1,
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
         cost_max: if rng.u32(..3) == 0 { rng.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
-        calls: Calls::Mixed,
-        reserves: 0,
-        in_vain: 0,
-        sprees: 0,
-        store: 0,
         patience: if rng.bool() { 0 } else { log_uniform(rng, MILLI, 2 * SECOND) },
         latency: Latency { one_way, jitter: rng.u64(0..=one_way) },
-        distances: vec![],
         faults,
-        live: vec![],
         drifting: true,
         start,
         lasts: rng.u64(3 * SECOND..20 * SECOND),
         // No run waits for the end of a day or a month.
         then_calm: edge.is_none(),
         adversaries: draw_adversaries(rng),
-        sabotage: Sabotage::None,
         replay: format!("lessor simulate --swarm {seed}"),
+        ..bare()
     };
     if setup.plan.rules.len() > 1 && rng.bool() {
         setup.above = setup.plan.rules.len() - 1;

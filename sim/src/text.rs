@@ -280,9 +280,7 @@ fn say_shared(shared: &Shared, say: &mut impl FnMut(&str, &dyn Display)) {
 fn hear_shared(topology: &mut Topology, name: &str, value: &str) -> Result<(), String> {
     if name == "allocators" {
         let Regions { count, far } = regions(value)?;
-        let (ways, fates) = (vec![], vec![]);
-        let (is_clockless, of_two_minds, lag) = (false, false, None);
-        *topology = Topology::Store(Shared { count, far, ways, fates, is_clockless, of_two_minds, lag });
+        *topology = Topology::Store(Shared::of(count, far));
         return Ok(());
     }
     let Topology::Store(shared) = topology else {

@@ -97,6 +97,12 @@ pub enum Lag {
 }
 
 impl Shared {
+    /// Makes a store of `count` allocators that are `far` from it, which nothing befalls.
+    pub fn of(count: usize, far: Latency) -> Shared {
+        let (ways, fates, lag) = (vec![], vec![], None);
+        Shared { count, far, ways, fates, is_clockless: false, of_two_minds: false, lag }
+    }
+
     /// Returns the source of time of the roots.
     pub fn time_source(&self) -> TimeSource {
         match self.is_clockless {

@@ -19,9 +19,9 @@ use super::pools;
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
-use crate::setup::{Calls, Sabotage, Setup, plan};
+use crate::setup::{Calls, Setup, plan};
+use crate::text::bare;
 use crate::topology::{Fate, Lag, Regions, Shared, Topology};
-use crate::traffic::Workload;
 use crate::world::sustained;
 use crate::{MILLI, SECOND};
 use lessor_ledger::Rule;
@@ -356,9 +356,7 @@ fn store_by(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) 
     let one_way = rng.u64(MILLI / 20..2 * MILLI);
     let (count, far) = (setup.topology.regions(), Latency { one_way, jitter: one_way });
     let fates = vec![Fate::Copied, Fate::Set, Fate::Emptied, Fate::Behind, Fate::Started];
-    let ways = vec![];
-    let (is_clockless, of_two_minds, lag) = (false, false, None);
-    setup.topology = Topology::Store(Shared { count, far, ways, fates, is_clockless, of_two_minds, lag });
+    setup.topology = Topology::Store(Shared { fates, ..Shared::of(count, far) });
     setup
 }
 
@@ -386,32 +384,18 @@ fn troubled(rules: Vec<Rule>, above: usize, seed: u64, rng: &mut fastrand::Rng) 
         seed,
         topology: Topology::Regions(Regions { count, far: Latency { one_way: 0, jitter: 0 } }),
         above,
-        siblings: 0,
         nodes,
-        pools: 1,
-        adversaries: vec![],
-        workload: Workload::Steady,
-        priorities: 0,
         identities: pools::draw_identities(seed),
         demand: (rng.f64() * 3.0 * sustained(&rules)).max(0.5),
-        cost_max: 1,
-        calls: Calls::Mixed,
-        reserves: 0,
-        in_vain: 0,
         sprees: 20,
-        store: 0,
-        patience: 0,
         latency: Latency { one_way, jitter: one_way / 2 },
-        distances: vec![],
         faults,
-        live: vec![],
         drifting: true,
         start: rng.u64(1_000..2_000) * SECOND,
         lasts: 12 * SECOND,
         then_calm: true,
-        sabotage: Sabotage::None,
         plan: plan(rules, false),
-        replay: String::new(),
+        ..bare()
     }
 }
 

@@ -8,16 +8,16 @@ mod patience;
 mod shrinking;
 
 use lessor_protocol::Clock;
-use lessor_sim::faults::{Fault, Faults};
+use lessor_sim::faults::Fault;
 use lessor_sim::generator::lengthy::lengthy;
 use lessor_sim::generator::overlong::overlong;
 use lessor_sim::generator::removed::removed;
 use lessor_sim::generator::{draw, swarm, topologies};
 use lessor_sim::network::Latency;
-use lessor_sim::setup::{Calls, Sabotage, Setup, parse_rules, plan};
+use lessor_sim::setup::{Sabotage, Setup, parse_rules, plan};
 use lessor_sim::soak::{Soaked, run};
-use lessor_sim::text;
-use lessor_sim::topology::Topology;
+use lessor_sim::text::{self, bare};
+use lessor_sim::topology::{Regions, Shared, Topology};
 use lessor_sim::traffic::Workload;
 use lessor_sim::world::{Failure, Report};
 use lessor_sim::{MILLI, SECOND};
@@ -40,36 +40,23 @@ fn check(setups: &[Setup]) -> Soaked {
 /// Returns a setup of 5 nodes that try far more often than `limit` allows, without faults.
 fn setup(limit: &str) -> Setup {
     Setup {
-        seed: 1,
         plan: plan(parse_rules(limit).expect("a limit"), false),
-        above: 0,
-        siblings: 0,
-        topology: Topology::Allocator,
         nodes: 5,
-        pools: 1,
-        adversaries: vec![],
-        workload: Workload::Steady,
-        priorities: 0,
-        identities: 0,
         demand: 1_000.0,
-        cost_max: 1,
-        calls: Calls::Mixed,
-        reserves: 0,
-        in_vain: 0,
-        sprees: 0,
-        store: 0,
-        patience: 0,
         latency: Latency { one_way: MILLI, jitter: MILLI },
-        distances: vec![],
-        faults: Faults::default(),
-        live: vec![],
         drifting: true,
-        start: SECOND,
         lasts: 20 * SECOND,
-        then_calm: false,
-        sabotage: Sabotage::None,
         replay: "a test".to_owned(),
+        ..bare()
     }
+}
+
+/// Returns each topology that lends to nodes, with its one of `parts`. Three regions, or three allocators that share a
+/// store, are `far` from what they lease from.
+fn topologies(far: Latency, parts: [f64; 3]) -> [(Topology, f64); 3] {
+    let regions = Topology::Regions(Regions { count: 3, far });
+    let store = Topology::Store(Shared::of(3, far));
+    [(Topology::Allocator, parts[0]), (regions, parts[1]), (store, parts[2])]
 }
 
 #[test]

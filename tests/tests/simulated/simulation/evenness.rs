@@ -1,13 +1,13 @@
 //! A sliding window with more demand than permits is spent evenly in every topology. No other traffic is slowed for
 //! that.
 
-use super::{MILLI, setup};
+use super::{MILLI, setup, topologies};
 use lessor_sim::SECOND;
 use lessor_sim::evenness::Even;
 use lessor_sim::network::Latency;
 use lessor_sim::setup::Setup;
 use lessor_sim::soak::run;
-use lessor_sim::topology::{Regions, Shared, Topology};
+use lessor_sim::topology::Topology;
 use lessor_sim::traffic::Workload;
 use lessor_sim::world::Report;
 
@@ -27,28 +27,13 @@ fn clean(setup: Setup) -> Report {
     run(setup).unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Returns each topology that lends to nodes, and the part of each later window that must be used. Three regions, or
-/// three allocators that share a store, are two milliseconds away from what they lease from, and hold some of it.
-fn topologies() -> [(Topology, f64); 3] {
-    let (count, far) = (3, Latency { one_way: 2 * MILLI, jitter: MILLI / 10 });
-    let shared = Shared {
-        count,
-        far,
-        ways: vec![],
-        fates: vec![],
-        is_clockless: false,
-        of_two_minds: false,
-        lag: None,
-    };
-    let regions = Topology::Regions(Regions { count, far });
-    [(Topology::Allocator, 0.98), (regions, 0.975), (Topology::Store(shared), 0.97)]
-}
-
 /// From three windows after the start on, no second has a quarter more or less than the average. The windows up to then
 /// are used nearly as well as the later ones.
 #[test]
 fn echoes_of_a_burst_die_down_within_three_windows() {
-    for (topology, least) in topologies() {
+    let far = Latency { one_way: 2 * MILLI, jitter: MILLI / 10 };
+    // Regions, and allocators that share a store, hold some of a window.
+    for (topology, least) in topologies(far, [0.98, 0.975, 0.97]) {
         for demand in [600.0, 1_500.0] {
             let report = clean(fleet(demand, topology.clone(), 1));
             let Even { seconds, off, windows } = report.figures.even.expect("the run is long enough");

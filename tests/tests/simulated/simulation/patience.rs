@@ -1,29 +1,12 @@
 //! Calls that wait get what there is, although no node knows when its next call comes.
 
-use super::{MILLI, setup};
+use super::{MILLI, setup, topologies};
 use lessor_sim::SECOND;
 use lessor_sim::network::Latency;
 use lessor_sim::setup::Setup;
 use lessor_sim::soak::run;
-use lessor_sim::topology::{Regions, Shared, Topology};
 
 const FAR: Latency = Latency { one_way: MILLI, jitter: MILLI / 10 };
-
-/// Returns each topology that lends to nodes, and the part of all calls that may be refused. Permits that an allocator
-/// holds wait there for its own nodes.
-fn topologies() -> [(Topology, f64); 3] {
-    let shared = Shared {
-        count: 3,
-        far: FAR,
-        ways: vec![],
-        fates: vec![],
-        is_clockless: false,
-        of_two_minds: false,
-        lag: None,
-    };
-    let regions = Topology::Regions(Regions { count: 3, far: FAR });
-    [(Topology::Allocator, 0.0), (regions, 0.001), (Topology::Store(shared), 0.03)]
-}
 
 /// Returns the part of what the limit allowed that `fleet` used, if all promises held.
 fn used_share(fleet: Setup) -> f64 {
@@ -35,9 +18,9 @@ fn used_share(fleet: Setup) -> f64 {
 #[test]
 fn no_call_that_waits_is_refused_while_less_is_wanted_than_there_is() {
     for (rule, demand) in [("sliding_window 100/1s", 90.0), ("sliding_window 1000/1s", 900.0)] {
-        for (topology, most) in topologies() {
+        // Permits that an allocator holds wait there for its own nodes.
+        for (topology, most) in topologies(FAR, [0.0, 0.001, 0.03]) {
             let fleet = Setup {
-                seed: 1,
                 nodes: 40,
                 demand,
                 latency: FAR,
@@ -61,7 +44,6 @@ fn a_bucket_is_used_while_callers_wait_for_a_moment() {
     for nodes in [3, 40] {
         for patience in [50 * MILLI, 200 * MILLI] {
             let fleet = Setup {
-                seed: 1,
                 nodes,
                 demand: 20.0,
                 latency: Latency { one_way: 5 * MILLI, jitter: MILLI },
@@ -81,7 +63,6 @@ fn a_bucket_is_used_while_callers_wait_for_a_moment() {
 #[test]
 fn a_bucket_that_holds_few_permits_hears_of_a_spend_at_once() {
     let fleet = Setup {
-        seed: 1,
         nodes: 3,
         demand: 43.0,
         latency: Latency { one_way: 40 * MILLI, jitter: 4 * MILLI },
@@ -99,7 +80,6 @@ fn a_bucket_that_holds_few_permits_hears_of_a_spend_at_once() {
 #[test]
 fn a_window_of_some_seconds_is_used_while_callers_wait() {
     let fleet = Setup {
-        seed: 1,
         nodes: 40,
         demand: 20.0,
         latency: Latency { one_way: 5 * MILLI, jitter: MILLI },
