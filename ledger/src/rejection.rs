@@ -18,73 +18,48 @@ pub struct AskRejection {
     pub detail: String,
 }
 
-/// The causes of rejections, each with a stable word on the wire and in metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// See [`code::INVALID`].
-    Invalid,
-    /// See [`code::LIMIT_UNKNOWN`].
-    LimitUnknown,
-    /// See [`code::KEY_MISMATCH`].
-    KeyMismatch,
-    /// See [`code::KEYS_FULL`].
-    KeysFull,
-    /// See [`code::NAMES_FULL`].
-    NamesFull,
-    /// See [`code::LESSEES_FULL`].
-    LesseesFull,
-    /// See [`code::STALE_SEQUENCE`].
-    StaleSequence,
-    /// See [`code::DUPLICATE`].
-    Duplicate,
-    /// See [`code::TOTALS_WRONG`].
-    TotalsWrong,
-    /// See [`code::LEASE_UNKNOWN`].
-    LeaseUnknown,
-    /// See [`code::SESSION_OF_ANOTHER`].
-    SessionOfAnother,
-    /// See [`code::FORBIDDEN`].
-    Forbidden,
+/// Declares the causes of rejections, each with its word.
+macro_rules! reasons {
+    ($($reason:ident $code:ident,)*) => {
+        /// The causes of rejections, each with a stable word on the wire and in metrics.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Reason {
+            $(#[doc = concat!("See [`code::", stringify!($code), "`].")] $reason,)*
+        }
+
+        impl Reason {
+            /// All causes.
+            pub const ALL: [Reason; [$(Reason::$reason),*].len()] = [$(Reason::$reason),*];
+
+            /// Returns its stable word.
+            pub fn code(self) -> &'static str {
+                match self {
+                    $(Reason::$reason => code::$code,)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    Invalid INVALID,
+    LimitUnknown LIMIT_UNKNOWN,
+    KeyMismatch KEY_MISMATCH,
+    KeysFull KEYS_FULL,
+    NamesFull NAMES_FULL,
+    LesseesFull LESSEES_FULL,
+    StaleSequence STALE_SEQUENCE,
+    Duplicate DUPLICATE,
+    TotalsWrong TOTALS_WRONG,
+    LeaseUnknown LEASE_UNKNOWN,
+    SessionOfAnother SESSION_OF_ANOTHER,
+    Forbidden FORBIDDEN,
 }
 
 impl Reason {
-    /// All causes.
-    pub const ALL: [Reason; 12] = [
-        Reason::Invalid,
-        Reason::LimitUnknown,
-        Reason::KeyMismatch,
-        Reason::KeysFull,
-        Reason::NamesFull,
-        Reason::LesseesFull,
-        Reason::StaleSequence,
-        Reason::Duplicate,
-        Reason::TotalsWrong,
-        Reason::LeaseUnknown,
-        Reason::SessionOfAnother,
-        Reason::Forbidden,
-    ];
-
     /// Returns the cause with the word `code`.
     pub fn named(code: &str) -> Option<Self> {
         Reason::ALL.into_iter().find(|reason| reason.code() == code)
-    }
-
-    /// Returns its stable word.
-    pub fn code(self) -> &'static str {
-        match self {
-            Reason::Invalid => code::INVALID,
-            Reason::LimitUnknown => code::LIMIT_UNKNOWN,
-            Reason::KeyMismatch => code::KEY_MISMATCH,
-            Reason::KeysFull => code::KEYS_FULL,
-            Reason::NamesFull => code::NAMES_FULL,
-            Reason::LesseesFull => code::LESSEES_FULL,
-            Reason::StaleSequence => code::STALE_SEQUENCE,
-            Reason::Duplicate => code::DUPLICATE,
-            Reason::TotalsWrong => code::TOTALS_WRONG,
-            Reason::LeaseUnknown => code::LEASE_UNKNOWN,
-            Reason::SessionOfAnother => code::SESSION_OF_ANOTHER,
-            Reason::Forbidden => code::FORBIDDEN,
-        }
     }
 }
 

@@ -72,58 +72,35 @@ impl Fault {
     pub(crate) const OF_REGIONS: [Fault; 4] =
         [Fault::RegionCut, Fault::RegionCrash, Fault::RegionLeave, Fault::StoreTrouble];
 
-    /// All faults.
-    pub const ALL: [Fault; 22] = [
-        Fault::Loss,
-        Fault::Duplicate,
-        Fault::LongDelay,
-        Fault::CrashBeforeSend,
-        Fault::CrashAfterSend,
-        Fault::CrashBeforeInstall,
-        Fault::Cut,
-        Fault::CutBack,
-        Fault::CutThere,
-        Fault::NodeCrash,
-        Fault::NodeLeave,
-        Fault::NodePause,
-        Fault::ClockJump,
-        Fault::ClockRate,
-        Fault::ClockSlew,
-        Fault::Freeze,
-        Fault::AllocatorRestart,
-        Fault::AllocatorPause,
-        Fault::RegionCut,
-        Fault::RegionCrash,
-        Fault::RegionLeave,
-        Fault::StoreTrouble,
+    /// All faults, with their names in reports and setups.
+    pub const ALL: [(&str, Fault); 22] = [
+        ("message_lost", Fault::Loss),
+        ("message_repeated", Fault::Duplicate),
+        ("message_late", Fault::LongDelay),
+        ("node_crash_before_send", Fault::CrashBeforeSend),
+        ("node_crash_after_send", Fault::CrashAfterSend),
+        ("node_crash_before_install", Fault::CrashBeforeInstall),
+        ("link_cut", Fault::Cut),
+        ("link_cut_to_node", Fault::CutBack),
+        ("link_cut_to_allocator", Fault::CutThere),
+        ("node_crash", Fault::NodeCrash),
+        ("node_leave", Fault::NodeLeave),
+        ("node_pause", Fault::NodePause),
+        ("clock_jump", Fault::ClockJump),
+        ("clock_rate", Fault::ClockRate),
+        ("clock_slew", Fault::ClockSlew),
+        ("node_freeze", Fault::Freeze),
+        ("allocator_restart", Fault::AllocatorRestart),
+        ("allocator_pause", Fault::AllocatorPause),
+        ("region_cut", Fault::RegionCut),
+        ("region_crash", Fault::RegionCrash),
+        ("region_leave", Fault::RegionLeave),
+        ("store_trouble", Fault::StoreTrouble),
     ];
 
-    /// Returns the name of the fault in reports and setups.
+    /// Returns the name in reports and setups.
     pub fn name(self) -> &'static str {
-        match self {
-            Fault::Loss => "message_lost",
-            Fault::Duplicate => "message_repeated",
-            Fault::LongDelay => "message_late",
-            Fault::Cut => "link_cut",
-            Fault::CutBack => "link_cut_to_node",
-            Fault::CutThere => "link_cut_to_allocator",
-            Fault::NodeCrash => "node_crash",
-            Fault::CrashBeforeSend => "node_crash_before_send",
-            Fault::CrashAfterSend => "node_crash_after_send",
-            Fault::CrashBeforeInstall => "node_crash_before_install",
-            Fault::NodeLeave => "node_leave",
-            Fault::NodePause => "node_pause",
-            Fault::ClockJump => "clock_jump",
-            Fault::ClockRate => "clock_rate",
-            Fault::ClockSlew => "clock_slew",
-            Fault::Freeze => "node_freeze",
-            Fault::AllocatorRestart => "allocator_restart",
-            Fault::AllocatorPause => "allocator_pause",
-            Fault::RegionCut => "region_cut",
-            Fault::RegionCrash => "region_crash",
-            Fault::RegionLeave => "region_leave",
-            Fault::StoreTrouble => "store_trouble",
-        }
+        Fault::ALL.iter().find(|(_, fault)| *fault == self).expect("all are listed").0
     }
 }
 

@@ -278,16 +278,16 @@ pub enum Sabotage {
 }
 
 impl Sabotage {
-    /// All mistakes.
-    pub const ALL: [Sabotage; 3] = [Sabotage::None, Sabotage::StricterOracle, Sabotage::UnderReport];
+    /// All mistakes, with their names in setups.
+    pub const ALL: [(&str, Sabotage); 3] = [
+        ("none", Sabotage::None),
+        ("stricter_oracle", Sabotage::StricterOracle),
+        ("under_report", Sabotage::UnderReport),
+    ];
 
     /// Returns the name in setups.
     pub fn name(self) -> &'static str {
-        match self {
-            Sabotage::None => "none",
-            Sabotage::StricterOracle => "stricter_oracle",
-            Sabotage::UnderReport => "under_report",
-        }
+        Sabotage::ALL.iter().find(|(_, sabotage)| *sabotage == self).expect("all are listed").0
     }
 }
 

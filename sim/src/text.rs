@@ -225,9 +225,9 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "start" => setup.start = number(value)?,
         "lasts" => setup.lasts = number(value)?,
         "then_calm" => setup.then_calm = number(value)?,
-        "sabotage" => setup.sabotage = one_of(value, Sabotage::ALL.map(|it| (it.name(), it)).into_iter())?,
+        "sabotage" => setup.sabotage = one_of(value, Sabotage::ALL.into_iter())?,
         _ => {
-            let fault = one_of(name, Fault::ALL.map(|fault| (fault.name(), fault)).into_iter())?;
+            let fault = one_of(name, Fault::ALL.into_iter())?;
             match value.split_once('/') {
                 Some((every, longest)) => {
                     setup.faults.every.insert(fault, (number(every)?, number(longest)?));
@@ -406,7 +406,7 @@ mod tests {
     fn a_setup_is_read_back_as_it_was_written() {
         for seed in 0..500 {
             let mut drawn = draw(seed);
-            drawn.sabotage = Sabotage::ALL[seed as usize % Sabotage::ALL.len()];
+            drawn.sabotage = Sabotage::ALL[seed as usize % Sabotage::ALL.len()].1;
             let read = read(&write(&drawn)).expect("what was written");
             assert_eq!(Setup { replay: drawn.replay.clone(), ..read }, drawn);
         }

@@ -11,9 +11,21 @@ const OVERSIZED: usize = 10 << 20;
 /// Bytes that are more than a line of a log should have.
 const LONG: usize = 1 << 20;
 
-/// What is wrong with an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
+/// Declares what may be wrong with an answer, and lists it in `ALL`.
+macro_rules! malformed {
+    ($($(#[$doc:meta])* $variant:ident,)*) => {
+        /// What is wrong with an answer.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Malformed { $($(#[$doc])* $variant,)* }
+
+        impl Malformed {
+            /// All variants.
+            pub const ALL: [Malformed; [$(Malformed::$variant),*].len()] = [$(Malformed::$variant),*];
+        }
+    };
+}
+
+malformed! {
     /// Bytes that are no HTTP.
     Noise,
     /// A head without an end.
@@ -80,35 +92,6 @@ pub enum Verdict {
 }
 
 impl Malformed {
-    /// All variants.
-    pub const ALL: [Malformed; 25] = [
-        Malformed::Noise,
-        Malformed::EndlessHead,
-        Malformed::BrokenOff,
-        Malformed::HalfOfJson,
-        Malformed::Oversized,
-        Malformed::Nested,
-        Malformed::Page,
-        Malformed::Failure,
-        Malformed::Redirection,
-        Malformed::Nothing,
-        Malformed::LongText,
-        Malformed::Forgery,
-        Malformed::OtherLimit,
-        Malformed::OtherAsk,
-        Malformed::TwiceTheGrants,
-        Malformed::NoGrants,
-        Malformed::NegativeTerm,
-        Malformed::Overflow,
-        Malformed::MoreThanWanted,
-        Malformed::FarMoreThanWanted,
-        Malformed::MoreThanHeld,
-        Malformed::LongTerm,
-        Malformed::Silence,
-        Malformed::TotalsWrong,
-        Malformed::Stale,
-    ];
-
     /// The verdict that a client should reach.
     pub fn verdict(self) -> Verdict {
         use Malformed::{
