@@ -215,14 +215,7 @@ impl SimulateArgs {
 
     fn setup(&self, chosen: &Chosen, seed: u64) -> Setup {
         // Windows begin with the run, otherwise the run would measure two of them.
-        let fixed = chosen.plan.rules.iter().filter_map(|rule| match rule {
-            Rule::FixedWindow(rule) => Some(nanos(rule.per())),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => None,
-        });
+        let fixed = chosen.plan.rules.iter().filter_map(Rule::fixed).map(|rule| nanos(rule.per()));
         let ways: Vec<u64> = self.rtt_ms.iter().map(|rtt_ms| (rtt_ms * 1e6 / 2.0) as u64).collect();
         let one_way = ways.iter().copied().min().unwrap_or(0);
         Setup {

@@ -25,16 +25,9 @@ pub struct Boundary {
 impl Boundary {
     /// Makes the counters for the first of `rules` whose windows follow an epoch and are longer than `JUST_AFTER`.
     pub fn new(rules: &[Rule]) -> Option<Self> {
-        let per = rules.iter().find_map(|rule| match rule {
-            Rule::FixedWindow(rule) => match rule.windows() {
-                Windows::Epoch { per } => Some(nanos(per)).filter(|&per| per > JUST_AFTER),
-                Windows::FirstUse { .. } | Windows::Calendar(_) => None,
-            },
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => None,
+        let per = rules.iter().filter_map(Rule::fixed).find_map(|rule| match rule.windows() {
+            Windows::Epoch { per } => Some(nanos(per)).filter(|&per| per > JUST_AFTER),
+            Windows::FirstUse { .. } | Windows::Calendar(_) => None,
         })?;
         Some(Boundary { per, first: None, last: 0, calls: 0, short: 0, asks: 0 })
     }

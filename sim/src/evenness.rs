@@ -34,11 +34,8 @@ pub struct Even {
 impl Evenness {
     /// Makes the counters for the first of `rules` that is a sliding window, if that is long enough.
     pub fn new(rules: &[Rule]) -> Option<Self> {
-        let (limit, per) = rules.iter().find_map(|rule| match rule {
-            Rule::SlidingWindow(rule) => Some((rule.limit(), nanos(rule.per()))),
-            Rule::SlidingLog(rule) => Some((rule.limit(), nanos(rule.per()))),
-            Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
-        })?;
+        let window = rules.iter().find_map(Rule::sliding)?;
+        let (limit, per) = (window.limit(), nanos(window.per()));
         (per >= PER_MIN && limit > 0).then_some(Evenness::of(limit, per))
     }
 

@@ -211,15 +211,7 @@ impl Limits {
 
     /// Returns the most permits that a pool just made lends at once, below others that are full.
     pub fn beginning(&self, rules: &[Rule]) -> u64 {
-        let initial = |rule: &Rule| match rule {
-            Rule::TokenBucket(rule) => rule.initial(),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::FixedWindow(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => rule.ceiling(),
-        };
-        self.least(rules, initial)
+        self.least(rules, |rule| rule.bucket().map_or_else(|| rule.ceiling(), TokenBucket::initial))
     }
 
     /// Returns the least of two amounts: what the lowest rules allow by `allowed`, without the reserve, and the

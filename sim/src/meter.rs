@@ -291,15 +291,6 @@ fn jain(shares: &[f64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// Returns the limit and the length, in nanoseconds, of a rule whose window slides.
-fn sliding(rule: &Rule) -> Option<(u64, u64)> {
-    match rule {
-        Rule::SlidingWindow(rule) => Some((rule.limit(), nanos(rule.per()))),
-        Rule::SlidingLog(rule) => Some((rule.limit(), nanos(rule.per()))),
-        Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
-    }
-}
-
 /// How full the tightest rule was: for a sliding window, its average fill from the first full window on.
 #[derive(Clone, Debug)]
 struct Fullness {
@@ -322,7 +313,7 @@ impl Fullness {
     fn add(&mut self, real: u64, permits: u64) {
         self.advance(real);
         for (rule, (recent, used)) in self.rules.iter().zip(&mut self.recent) {
-            if sliding(rule).is_some() {
+            if rule.sliding().is_some() {
                 recent.push_back((real, permits));
                 *used += permits;
             }
@@ -333,7 +324,7 @@ impl Fullness {
         for ((rule, (recent, used)), (area, counted)) in
             self.rules.iter().zip(&mut self.recent).zip(&mut self.areas)
         {
-            let Some((_, per)) = sliding(rule) else { continue };
+            let Some(per) = rule.sliding().map(|rule| nanos(rule.per())) else { continue };
             *counted = (*counted).max(per);
             while let Some(&(at, permits)) = recent.front()
                 && at + per <= real
@@ -352,7 +343,8 @@ impl Fullness {
         self.advance(real);
         let share = |(rule, &(area, _)): (&Rule, &(f64, u64))| match rule {
             Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
-                let (limit, per) = sliding(rule).expect("it slides");
+                let window = rule.sliding().expect("it slides");
+                let (limit, per) = (window.limit(), nanos(window.per()));
                 if real > per {
                     area / (limit as f64 * (real - per) as f64)
                 } else {

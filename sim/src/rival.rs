@@ -11,7 +11,7 @@ use ledgers::Ledgers;
 use lessor::slot::SLOT_MAX;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
-use lessor_ledger::rule::term;
+use lessor_ledger::rule::{SlidingWindow, term};
 use lessor_protocol::Moment;
 use std::time::Duration;
 
@@ -138,17 +138,9 @@ impl Rival {
 
     /// Returns how long a lease lasts by the rival's own rule. Averages never end theirs.
     fn window(&self) -> Duration {
-        let sliding = self.rules.iter().filter_map(|rule| match rule {
-            Rule::SlidingWindow(rule) if self.policy == Policy::FixedLeases => Some(rule.per()),
-            Rule::SlidingLog(rule) if self.policy == Policy::FixedLeases => Some(rule.per()),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::FixedWindow(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => None,
-        });
-        sliding.min().unwrap_or(FOR_EVER)
+        let sliding = self.rules.iter().filter_map(Rule::sliding);
+        let sliding = sliding.filter(|_| self.policy == Policy::FixedLeases);
+        sliding.map(SlidingWindow::per).min().unwrap_or(FOR_EVER)
     }
 
     /// Returns the permits that `node` asks for now, which holds `free` and whose callers wait for `waiting`.

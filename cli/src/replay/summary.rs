@@ -207,15 +207,7 @@ impl Found {
 
 /// Returns the windows over which `rules` count.
 fn spans(rules: &[Rule]) -> BTreeSet<Duration> {
-    let spans = rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(rule) => rule.per(),
-        Rule::SlidingLog(rule) => rule.per(),
-        Rule::FixedWindow(rule) => rule.per(),
-        Rule::TokenBucket(rule) => rule.per(),
-        Rule::LeakyBucket(rule) => rule.per(),
-        Rule::Concurrency(rule) => rule.longest(),
-    });
-    spans.collect()
+    rules.iter().map(Rule::period).collect()
 }
 
 /// Returns the most permits in any half-open window of length `per`. A window is fullest when it takes in one more, so

@@ -6,7 +6,6 @@ use crate::{CarryOver, Rule};
 use lessor_protocol::Moment;
 use std::cmp::Reverse;
 use std::mem::discriminant;
-use std::time::Duration;
 
 /// Returns the books of `rules`, from those that were kept for the `old` rules.
 pub(super) fn carried(
@@ -34,17 +33,7 @@ fn is_same(one: &Rule, other: &Rule) -> bool {
     if let (Rule::FixedWindow(one), Rule::FixedWindow(other)) = (one, other) {
         return one.windows() == other.windows();
     }
-    discriminant(one) == discriminant(other) && period(one) == period(other)
-}
-
-/// Returns the time over which `rule` counts. Calls in flight are counted at each instant.
-fn period(rule: &Rule) -> Duration {
-    match rule {
-        Rule::SlidingWindow(rule) => rule.per(),
-        Rule::SlidingLog(rule) => rule.per(),
-        Rule::FixedWindow(rule) => rule.per(),
-        Rule::TokenBucket(rule) => rule.per(),
-        Rule::LeakyBucket(rule) => rule.per(),
-        Rule::Concurrency(_) => Duration::ZERO,
-    }
+    // Calls in flight are counted at each instant.
+    let is_as_long = one.period() == other.period() || one.longest().is_some();
+    discriminant(one) == discriminant(other) && is_as_long
 }

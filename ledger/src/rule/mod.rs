@@ -72,6 +72,25 @@ impl Rule {
         }
     }
 
+    /// Returns the window if it slides, with or without a log.
+    pub fn sliding(&self) -> Option<&SlidingWindow> {
+        match self {
+            Rule::SlidingWindow(rule) => Some(rule),
+            Rule::SlidingLog(rule) => Some(rule.window()),
+            Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
+        }
+    }
+
+    /// Returns the window if it is fixed.
+    pub fn fixed(&self) -> Option<&FixedWindow> {
+        if let Rule::FixedWindow(rule) = self { Some(rule) } else { None }
+    }
+
+    /// Returns the bucket of tokens if this rule is one.
+    pub fn bucket(&self) -> Option<&TokenBucket> {
+        if let Rule::TokenBucket(rule) = self { Some(rule) } else { None }
+    }
+
     /// Returns the steady flow if this rule is one. A limit has at most one.
     pub fn flow(&self) -> Option<&LeakyBucket> {
         if let Rule::LeakyBucket(rule) = self { Some(rule) } else { None }
@@ -80,6 +99,18 @@ impl Rule {
     /// Returns the longest that a call may take, if this rule caps calls in flight.
     pub fn longest(&self) -> Option<Duration> {
         if let Rule::Concurrency(rule) = self { Some(rule.longest()) } else { None }
+    }
+
+    /// Returns the length of the window, the refill period, or the longest that a call may take.
+    pub fn period(&self) -> Duration {
+        match self {
+            Rule::SlidingWindow(rule) => rule.per(),
+            Rule::SlidingLog(rule) => rule.per(),
+            Rule::FixedWindow(rule) => rule.per(),
+            Rule::TokenBucket(rule) => rule.per(),
+            Rule::LeakyBucket(rule) => rule.per(),
+            Rule::Concurrency(rule) => rule.longest(),
+        }
     }
 
     /// Returns the time over which the rule counts: its window, or how long its bucket takes to fill. `None` if it has

@@ -21,6 +21,10 @@ impl SlidingLog {
         SlidingWindow::try_new(limit, per, margin).map(|window| SlidingLog { window })
     }
 
+    pub(super) fn window(&self) -> &SlidingWindow {
+        &self.window
+    }
+
     /// Permits per window. 0 refuses everything.
     pub fn limit(&self) -> u64 {
         self.window.limit()

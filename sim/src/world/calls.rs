@@ -44,15 +44,9 @@ impl World {
     /// Returns when a herd comes: at the limit's own boundaries if they are not too far apart, and otherwise at each
     /// second of the allocator's clock.
     fn beat(&self) -> Beat {
-        let fixed = self.setup.plan.rules.iter().filter_map(|rule| match rule {
-            Rule::FixedWindow(rule) => Some(nanos(rule.per())),
-            Rule::SlidingWindow(_)
-            | Rule::SlidingLog(_)
-            | Rule::TokenBucket(_)
-            | Rule::LeakyBucket(_)
-            | Rule::Concurrency(_) => None,
-        });
-        let every = fixed.min().filter(|&per| per <= HERD_WAITS).unwrap_or(SECOND);
+        let fixed = self.setup.plan.rules.iter().filter_map(Rule::fixed);
+        let every =
+            fixed.map(|rule| nanos(rule.per())).min().filter(|&per| per <= HERD_WAITS).unwrap_or(SECOND);
         let clock = &self.centre.clock;
         let next = (clock.show(self.real).as_nanos() / every + 1) * every;
         Beat { next: clock.when(Moment::from_nanos(next)), every }
@@ -225,12 +219,8 @@ impl World {
     /// Returns the longest time to the vendor that every rule allows for.
     fn margin(&self) -> u64 {
         let of_root = self.rules_of_root().unwrap_or_default();
-        let margins = self.centre.rules.iter().chain(of_root).filter_map(|rule| match rule {
-            Rule::SlidingWindow(rule) => Some(nanos(rule.margin())),
-            Rule::SlidingLog(rule) => Some(nanos(rule.margin())),
-            Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
-        });
-        margins.min().unwrap_or(0)
+        let windows = self.centre.rules.iter().chain(of_root).filter_map(Rule::sliding);
+        windows.map(|rule| nanos(rule.margin())).min().unwrap_or(0)
     }
 
     /// Serves the callers that wait at `desk`, first come, first served.

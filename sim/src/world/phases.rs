@@ -14,7 +14,7 @@ use crate::traffic::Workload;
 use lessor_holder::timing::{EXCHANGE_TIMEOUT, LOOK_AGAIN};
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Plan, PoolView};
-use lessor_ledger::rule::RefillStyle;
+use lessor_ledger::rule::{RefillStyle, TokenBucket};
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
@@ -174,11 +174,9 @@ impl World {
 /// Returns the part of the sustained rate that a limit with `plan` lends to any node: without margins, the reserve, and
 /// what is guaranteed to other nodes.
 fn left_over(plan: &Plan) -> f64 {
-    let of_window = plan.rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(rule) => rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64(),
-        Rule::SlidingLog(rule) => rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64(),
-        Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => 1.0,
-    });
+    let of_window = plan.rules.iter().filter_map(Rule::sliding);
+    let of_window =
+        of_window.map(|rule| rule.per().as_secs_f64() / (rule.per() + rule.margin()).as_secs_f64());
     let ceiling = plan.rules.iter().map(Rule::ceiling).min().unwrap_or(0).max(1);
     let kept = plan.sharing.reserve + plan.sharing.guaranteed.iter().sum::<u64>();
     of_window.fold(1.0, f64::min) * ceiling.saturating_sub(kept).max(1) as f64 / ceiling as f64
@@ -193,14 +191,7 @@ fn never_refills(rule: &Rule) -> bool {
 fn refresh(setup: &Setup) -> u64 {
     let kept_back = setup.reserve_most();
     // The debt under one rule is paid at the pace of the rule that follows it.
-    let owed = setup.rule_sets().flatten().map(|rule| match rule {
-        Rule::TokenBucket(rule) => rule.debt(),
-        Rule::SlidingWindow(_)
-        | Rule::SlidingLog(_)
-        | Rule::FixedWindow(_)
-        | Rule::LeakyBucket(_)
-        | Rule::Concurrency(_) => 0,
-    });
+    let owed = setup.rule_sets().flatten().filter_map(Rule::bucket).map(TokenBucket::debt);
     let owed = owed.max().unwrap_or(0);
     let permit = setup.rule_sets().flatten().map(|rule| match rule {
         Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => 0,

@@ -165,11 +165,7 @@ fn carried(level: u128, permit: u128, (from, to): (u128, u128), carry: CarryOver
 
 /// Returns kind, limit, length and margin of a rule that is a sliding window, or kept as one.
 fn window(rule: &Rule) -> Option<(&'static str, u64, u64, u64)> {
-    match rule {
-        Rule::SlidingWindow(it) => Some((rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))),
-        Rule::SlidingLog(it) => Some((rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))),
-        Rule::Concurrency(_) | Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => None,
-    }
+    rule.sliding().map(|it| (rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin())))
 }
 
 /// Permits that may be admitted beyond the limit for a while, because the limit was changed or topped up.
