@@ -24,6 +24,7 @@ mod tls;
 mod token;
 mod top;
 mod watch;
+mod window;
 
 use args::{Cli, Command};
 use clap::Parser as _;

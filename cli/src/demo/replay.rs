@@ -1,14 +1,11 @@
 //! Replays real traffic: each client of a trace has its own limit, and its requests land on any node and wait for a
 //! permit for a while. Reports the admitted requests, beside those that an omniscient limiter would have admitted.
 //!
-//! In reading order: [`trace`] (the file), [`deal`] (which node gets which request), [`central`] (the omniscient
-//! limiter), [`window`] (the judge), [`report`] (the table).
+//! In reading order: [`trace`] (the file), [`deal`] (which node gets which request), [`report`] (the table).
 
-mod central;
 mod deal;
 pub(super) mod report;
 mod trace;
-pub(super) mod window;
 
 use super::LOG_LEVEL;
 use super::allocator::Hosted;
@@ -19,7 +16,10 @@ use super::targets;
 use crate::args::DemoArgs;
 use crate::failure::Failure;
 use crate::stop::Stop;
-use central::Central;
+use crate::window::most_in_any;
+use lessor_ledger::Rule;
+use lessor_ledger::exact::{Limiter, Verdict};
+use lessor_ledger::rule::SlidingLog;
 use lessor_protocol::{Clock, Moment};
 use report::{LimitReport, Report};
 use std::collections::{HashMap, HashSet};
@@ -95,12 +95,20 @@ fn jobs(args: &DemoArgs, allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> 
     hands.iter().enumerate().map(job).collect()
 }
 
-/// Returns how many of the requests one central limiter admits, with the same patience.
+/// Returns how many of the requests one exact limiter of each client admits, with the same patience.
 fn central_admits(requests: &[Request]) -> u64 {
-    let mut central = Central::new(LIMIT as usize, WINDOW, PATIENCE);
-    let turns =
-        requests.iter().map(|request| central.arrive(&request.client, Moment::ORIGIN + request.offset));
-    turns.flatten().count() as u64
+    let rule = SlidingLog::try_new(LIMIT, WINDOW, Duration::ZERO).expect("numbers in range");
+    let mut clients: HashMap<&str, Limiter> = HashMap::new();
+    let served = requests.iter().filter(|request| {
+        let now = Moment::ORIGIN + request.offset;
+        let limiter = clients.entry(&request.client);
+        let limiter = limiter.or_insert_with(|| Limiter::new(&[Rule::SlidingLog(rule)], now));
+        let verdict = limiter.acquire(now, 1, Some(PATIENCE)).verdict;
+        // Kept, they would take as much memory as the trace.
+        limiter.admitted().for_each(drop);
+        matches!(verdict, Verdict::Served(_))
+    });
+    served.count() as u64
 }
 
 /// Returns the most admissions of any client in any window, over all nodes.
@@ -115,7 +123,10 @@ fn most_of_any_client(hands: &[Vec<DealtCall>], done: &[Done], window: Duration)
             instants.entry(client).or_default().push(Moment::from_nanos(at_ns));
         }
     }
-    let most = |instants: &mut Vec<Moment>| window::most_in_any(instants, window);
+    let most = |instants: &mut Vec<Moment>| {
+        instants.sort_unstable();
+        most_in_any(instants.iter().map(|at| (*at, 1)), window)
+    };
     instants.values_mut().map(most).max().unwrap_or(0)
 }
 
@@ -179,6 +190,18 @@ mod tests {
         assert_eq!(most(9), 1);
         assert_eq!(most(10), 2);
         assert_eq!(most(31), 3);
+    }
+
+    #[test]
+    fn the_central_limiter_counts_each_client_apart_and_is_as_patient() {
+        let request = |client: &str, seconds: u64| Request {
+            client: client.to_owned(),
+            offset: Duration::from_secs(seconds),
+        };
+        let mut requests: Vec<Request> = (0..LIMIT).map(|_| request("a", 0)).collect();
+        // Of these, one would wait for seven seconds, and one waits for six.
+        requests.extend([request("b", 53), request("a", 53), request("a", 54)]);
+        assert_eq!(central_admits(&requests), LIMIT + 2);
     }
 
     #[test]

@@ -11,12 +11,12 @@ use super::fleet::{Done, Fleet};
 use super::line::{DealtCall, Found, Job, Tally, Work};
 use super::place::{self, Place};
 use super::progress::{Progress, follow};
-use super::replay::window::most_in_any;
 use super::served::Served;
 use super::targets;
 use crate::args::{DemoArgs, Store};
 use crate::failure::Failure;
 use crate::stop::Stop;
+use crate::window::most_in_any;
 use lessor_protocol::{Clock, Moment};
 use report::Report;
 use std::collections::HashMap;
@@ -131,7 +131,9 @@ fn summary(
     let mut most_in_any_window = 0;
     let mut breaches = 0;
     for instants in &mut admitted {
-        most_in_any_window = most_in_any_window.max(most_in_any(instants, lasts));
+        instants.sort_unstable();
+        let each = instants.iter().map(|at| (*at, 1));
+        most_in_any_window = most_in_any_window.max(most_in_any(each, lasts));
         breaches += instants.windows(2).filter(|pair| pair[1].since(pair[0]) < PER).count() as u64;
     }
     let granted = || admitted.iter().map(|instants| instants.len() as u64);

@@ -5,6 +5,8 @@ use super::answer::Answer;
 use super::contract::PoolId;
 use super::lineage::Lineage;
 use super::request::{Call, Request};
+use crate::limits::table;
+use crate::window::most_in_any;
 use lessor_allocator::Config;
 use lessor_ledger::Rule;
 use lessor_ledger::exact::Admission;
@@ -190,7 +192,9 @@ impl Found {
     fn row(&self, limit: &str, key: Option<&Key>, spans: &BTreeSet<Duration>) -> Row {
         let admitted = self.admissions.len() as u64;
         let waits = self.admissions.iter().map(|admission| nanos(admission.at.since(admission.since)));
-        let most = |span: &Duration| Most { window_ns: nanos(*span), permits: most(&self.kept, *span) };
+        let kept = self.kept.iter().map(|admission| (admission.at, admission.permits));
+        let most =
+            |span: &Duration| Most { window_ns: nanos(*span), permits: most_in_any(kept.clone(), *span) };
         Row {
             limit: limit.to_owned(),
             key: key.map(Key::to_string),
@@ -210,21 +214,6 @@ fn spans(rules: &[Rule]) -> BTreeSet<Duration> {
     rules.iter().map(Rule::period).collect()
 }
 
-/// Returns the most permits in any half-open window of length `per`. A window is fullest when it takes in one more, so
-/// windows that end at an admission are enough.
-fn most(admissions: &[Admission], per: Duration) -> u64 {
-    let (mut first, mut sum, mut most) = (0, 0, 0);
-    for last in admissions {
-        sum += last.permits;
-        while last.at.since(admissions[first].at) >= per {
-            sum -= admissions[first].permits;
-            first += 1;
-        }
-        most = most.max(sum);
-    }
-    most
-}
-
 /// Titles of the table, and least widths of its columns.
 const TITLES: [&str; 7] =
     ["limit", "key", "admitted", "refused", "permits", "longest wait", "most in any window"];
@@ -233,18 +222,10 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut table = vec![TITLES.map(str::to_owned)];
         table.extend(self.rows().iter().map(Row::cells));
-        let width =
-            |column: usize| table.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0);
-        let widths: [usize; TITLES.len()] = std::array::from_fn(width);
-        for (index, cells) in table.iter().enumerate() {
-            let line: Vec<String> =
-                cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-            let end = if index + 1 == table.len() && self.misread == 0 { "" } else { "\n" };
-            write!(f, "{}{end}", line.join("  ").trim_end())?;
-        }
+        let table = table::aligned(&table);
         match self.misread {
-            0 => Ok(()),
-            misread => write!(f, "{misread} lines had an error"),
+            0 => f.write_str(table.trim_end_matches('\n')),
+            misread => write!(f, "{table}{misread} lines had an error"),
         }
     }
 }
@@ -266,28 +247,5 @@ impl Row {
             span(self.longest_wait_ns),
             most.collect::<Vec<_>>().join(", "),
         ]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(times: &[u64], per: u64, expected: u64) {
-        let admission = |&nanos: &u64| {
-            let at = Moment::from_nanos(nanos);
-            Admission { at, permits: 2, since: at }
-        };
-        let admissions: Vec<Admission> = times.iter().map(admission).collect();
-        assert_eq!(most(&admissions, Duration::from_nanos(per)), expected, "{times:?}");
-    }
-
-    #[test]
-    fn a_window_is_half_open_and_not_aligned() {
-        check(&[], 10, 0);
-        check(&[0, 10], 10, 2);
-        check(&[0, 9], 10, 4);
-        check(&[8, 9, 11, 12], 10, 8);
-        check(&[0, 5, 10, 15, 20], 10, 4);
     }
 }
