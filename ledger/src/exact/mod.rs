@@ -3,7 +3,7 @@
 //! it. It lends nothing and never runs in a server.
 //!
 //! In reading order: [`limiter`] (one pool), [`family`] (pools above each other, and the line of the calls that wait),
-//! `books` (several rules), `sliding`, `fixed`, `bucket`, `in_flight` (one kind of rule each), `carry_over` (what
+//! `books` (several rules), `sliding`, `fixed`, `bucket` (one kind of books each), `carry_over` (what
 //! becomes of the books when a rule is changed).
 
 mod books;
@@ -11,7 +11,6 @@ mod bucket;
 mod carry_over;
 pub mod family;
 mod fixed;
-mod in_flight;
 pub mod limiter;
 mod sliding;
 #[cfg(test)]
@@ -23,7 +22,6 @@ pub use limiter::{Admission, Limiter, Outcome, Verdict};
 use crate::{CarryOver, Rule};
 use bucket::Bucket;
 use fixed::Fixed;
-use in_flight::InFlight;
 use lessor_protocol::Moment;
 use sliding::Sliding;
 use std::fmt::Debug;
@@ -67,11 +65,11 @@ trait Exact: Debug + Send {
 /// Creates books for `rule` at `now`.
 fn exact(rule: &Rule, now: Moment) -> Box<dyn Exact> {
     match rule {
-        Rule::SlidingWindow(rule) => Box::new(Sliding::new(rule, now)),
-        Rule::SlidingLog(rule) => Box::new(Sliding::of(rule.limit(), rule.per() + rule.margin(), now)),
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => {
+            Box::new(Sliding::new(rule, now))
+        }
         Rule::FixedWindow(rule) => Box::new(Fixed::new(rule, now)),
         Rule::TokenBucket(rule) => Box::new(Bucket::new(rule, now)),
         Rule::LeakyBucket(rule) => Box::new(Bucket::steady(rule, now)),
-        Rule::Concurrency(rule) => Box::new(InFlight::new(rule, now)),
     }
 }

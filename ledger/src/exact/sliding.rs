@@ -1,14 +1,16 @@
 //! At most N in any window `[t − W, t)`, aligned or not: every admission is kept, with its instant, until exactly W
-//! later. A margin that an operator wrote lengthens W; by default there is none here.
+//! later. A margin that an operator wrote lengthens W; by default there is none here. A cap on calls in flight counts
+//! as a window as long as the longest call. Permits that come back are taken for the oldest, whose calls would have been
+//! over first.
 
 use super::Exact;
-use crate::rule::{SlidingWindow, scaled_up};
+use crate::rule::scaled_up;
 use crate::{CarryOver, Rule};
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The books of a sliding window or log: its admissions.
+/// The books of a sliding window or log, or of a cap on calls in flight: the admissions.
 #[derive(Clone, Debug)]
 pub(super) struct Sliding {
     limit: u64,
@@ -21,24 +23,23 @@ pub(super) struct Sliding {
     counted: u64,
     /// Top-ups: when each ends, and its permits, soonest first.
     extra: VecDeque<(Moment, u64)>,
+    /// Whether calls in flight are counted. They stay counted whatever is topped up or changed.
+    is_cap: bool,
 }
 
 impl Sliding {
-    /// Creates an empty window of `rule` at `now`.
-    pub(super) fn new(rule: &SlidingWindow, now: Moment) -> Self {
-        Sliding::of(rule.limit(), rule.per() + rule.margin(), now)
-    }
-
-    /// Creates an empty window at `now`, of up to `limit` permits that count for `window` each.
-    pub(super) fn of(limit: u64, window: Duration, now: Moment) -> Self {
-        Sliding { limit, window, now, admitted: VecDeque::new(), counted: 0, extra: VecDeque::new() }
-    }
-
-    /// Returns these books under other numbers. Permits that count for a shorter time may be gone at once.
-    pub(super) fn under(&self, limit: u64, window: Duration) -> Self {
-        let mut next = Sliding { limit, window, ..self.clone() };
-        next.advance(self.now);
-        next
+    /// Creates empty books of `rule` at `now`.
+    pub(super) fn new(rule: &Rule, now: Moment) -> Self {
+        let (limit, window) = match rule {
+            Rule::SlidingWindow(rule) => (rule.limit(), rule.per() + rule.margin()),
+            Rule::SlidingLog(rule) => (rule.limit(), rule.per() + rule.margin()),
+            Rule::Concurrency(rule) => (rule.limit(), rule.longest()),
+            Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
+                unreachable!("rules are matched by kind")
+            }
+        };
+        let (admitted, extra) = (VecDeque::new(), VecDeque::new());
+        Sliding { limit, window, now, admitted, counted: 0, extra, is_cap: rule.longest().is_some() }
     }
 
     /// Returns the most that may be counted now, top-ups included.
@@ -128,6 +129,9 @@ impl Exact for Sliding {
     }
 
     fn top_up(&mut self, permits: u64) {
+        if self.is_cap {
+            return;
+        }
         let until = self.now + self.window;
         let place = self.extra.partition_point(|&(other, _)| other <= until);
         self.extra.insert(place, (until, permits));
@@ -138,18 +142,14 @@ impl Exact for Sliding {
     }
 
     fn carried(&self, rule: &Rule, carry_over: CarryOver) -> Box<dyn Exact> {
-        let (limit, window) = match rule {
-            Rule::SlidingWindow(rule) => (rule.limit(), rule.per() + rule.margin()),
-            Rule::SlidingLog(rule) => (rule.limit(), rule.per() + rule.margin()),
-            Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
-                unreachable!("rules are matched by kind")
-            }
-        };
-        if carry_over == CarryOver::Reset {
-            return Box::new(Sliding::of(limit, window, self.now));
+        let fresh = Sliding::new(rule, self.now);
+        if carry_over == CarryOver::Reset && !self.is_cap {
+            return Box::new(fresh);
         }
-        let mut next = self.under(limit, window);
-        if carry_over == CarryOver::Proportional {
+        // Permits that count for a shorter time may be gone at once.
+        let mut next = Sliding { limit: fresh.limit, window: fresh.window, ..self.clone() };
+        next.advance(self.now);
+        if carry_over == CarryOver::Proportional && !self.is_cap {
             next.scale(self.limit);
         }
         Box::new(next)
