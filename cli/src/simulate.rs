@@ -20,6 +20,7 @@ use lessor_sim::setup::Setup;
 use lessor_sim::text::{self, bare};
 use lessor_sim::traffic::{WORKLOADS, Workload};
 use lessor_sim::{SECOND, generator, replay, soak};
+use numbers::within;
 use runs::{Job, Run};
 use std::io::Write;
 use std::path::PathBuf;
@@ -38,20 +39,20 @@ Exit codes: 0 every invariant held, 1 an invariant failed, 2 bad command line or
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
     /// Number of nodes.
-    #[arg(long, default_value_t = 50, value_parser = numbers::nodes, allow_negative_numbers = true, help_heading = "Fleet and load")]
+    #[arg(long, default_value_t = 50, value_parser = within(numbers::NODES), allow_negative_numbers = true, help_heading = "Fleet and load")]
     nodes: usize,
     /// Number of identical limits. Each node asks for all of them in one exchange.
     #[arg(
         long,
         default_value_t = 1,
-        value_parser = numbers::limits,
+        value_parser = within(numbers::LIMITS),
         allow_negative_numbers = true,
         conflicts_with = "compare",
         help_heading = "Fleet and load"
     )]
     limits: usize,
     /// Length of a run, in simulated seconds.
-    #[arg(long, default_value_t = 120, value_parser = numbers::seconds, allow_negative_numbers = true, help_heading = "Fleet and load")]
+    #[arg(long, default_value_t = 120, value_parser = within(numbers::SECONDS), allow_negative_numbers = true, help_heading = "Fleet and load")]
     seconds: u64,
     /// Shape of the load: steady, zipf, zipf-jumps, bursts, hot-spot, herd, single, idle, trace or modest.
     #[arg(
@@ -63,7 +64,7 @@ pub(crate) struct SimulateArgs {
     )]
     workload: Workload,
     /// Calls per second of all nodes on all limits together.
-    #[arg(long, default_value_t = 20_000.0, value_parser = numbers::demand, allow_negative_numbers = true, help_heading = "Fleet and load")]
+    #[arg(long, default_value_t = 20_000.0, value_parser = within(numbers::DEMAND), allow_negative_numbers = true, help_heading = "Fleet and load")]
     demand: f64,
     /// Round trip between a node and the allocator, in milliseconds. Of several, joined by commas, nodes have one each
     /// in turn.
@@ -71,7 +72,7 @@ pub(crate) struct SimulateArgs {
         long,
         default_value = "20",
         value_delimiter = ',',
-        value_parser = numbers::rtt_ms,
+        value_parser = within(numbers::RTT_MS),
         allow_negative_numbers = true,
         help_heading = "Fleet and load"
     )]
@@ -103,16 +104,16 @@ pub(crate) struct SimulateArgs {
     #[arg(long, action = clap::ArgAction::Set, value_name = "BOOL", help_heading = "Limit")]
     ease_off: Option<bool>,
     /// Seed of the first run.
-    #[arg(long, default_value_t = 1, value_parser = numbers::seed, allow_negative_numbers = true, help_heading = "Runs")]
+    #[arg(long, default_value_t = 1, value_parser = within(numbers::SEED), allow_negative_numbers = true, help_heading = "Runs")]
     seed: u64,
     /// Number of seeds.
-    #[arg(long, default_value_t = 1, value_parser = numbers::seeds, allow_negative_numbers = true, help_heading = "Runs")]
+    #[arg(long, default_value_t = 1, value_parser = within(numbers::SEEDS), allow_negative_numbers = true, help_heading = "Runs")]
     seeds: u64,
     /// Also run the other policies, on the same seeds.
     #[arg(long, help_heading = "Runs")]
     compare: bool,
     /// Number of runs at the same time, or of threads of a soak.
-    #[arg(long, default_value_t = 2, value_parser = numbers::threads, allow_negative_numbers = true, help_heading = "Runs")]
+    #[arg(long, default_value_t = 2, value_parser = within(numbers::THREADS), allow_negative_numbers = true, help_heading = "Runs")]
     threads: usize,
     /// Print JSON: one object for each seed and policy. Shares are from 0 to 1.
     #[arg(long, help_heading = "Output")]
