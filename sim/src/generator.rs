@@ -13,7 +13,7 @@ use crate::edges::{EDGES, Edge};
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
-use crate::setup::Setup;
+use crate::setup::{Setup, plan};
 use crate::text::bare;
 use crate::traffic::WORKLOADS;
 use crate::world::{longest, sustained};
@@ -69,13 +69,10 @@ pub fn draw(seed: u64) -> Setup {
     let mut setup = Setup {
         seed,
         plan: Plan {
-            rules,
-            is_borrowed: false,
-            is_root: false,
             clocks: ClockBounds::try_new(drift_ppm).expect("below the maximum"),
             ease_off: rng.bool(),
             lessees_max: pools::lessees_max(rng.u32(..10) == 0, nodes, seed),
-            sharing: Sharing::default(),
+            ..plan(rules, false)
         },
         nodes,
         identities: pools::draw_identities(seed),

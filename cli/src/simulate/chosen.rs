@@ -36,13 +36,10 @@ pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>)
     let one_key = if limit.keyed == Keyed::No { "" } else { ", one key" };
     Ok(Chosen {
         plan: Plan {
-            rules: limit.rules.clone(),
-            is_borrowed: false,
-            is_root: false,
             clocks: config.clocks,
-            ease_off: ease_off.unwrap_or(limit.ease_off),
             lessees_max: limit.lessees_max,
             sharing: limit.sharing.clone(),
+            ..plan(limit.rules.clone(), ease_off.unwrap_or(limit.ease_off))
         },
         words: format!("{}{one_key}", limit.name),
     })

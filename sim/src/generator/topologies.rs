@@ -405,7 +405,7 @@ fn rule(limit: Range<u64>, millis: Range<u64>, rng: &mut fastrand::Rng) -> Rule 
     rule_of(limit, per, rng)
 }
 
-fn rule_of(limit: u64, per: Duration, rng: &mut fastrand::Rng) -> Rule {
+pub(super) fn rule_of(limit: u64, per: Duration, rng: &mut fastrand::Rng) -> Rule {
     let rule = match rng.u32(..3) {
         0 => SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow),
         1 => FixedWindow::try_new(limit, per).map(Rule::FixedWindow),

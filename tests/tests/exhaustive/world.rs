@@ -11,9 +11,10 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{AskError, CHECKPOINT_LASTS, Checkpoint, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::rule::Gap;
-use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, ClockBounds, Moment};
+use lessor_ledger::share::Share;
+use lessor_protocol::{Answer, Ask, Moment};
 use lessor_sim::reference::{Spend, breach};
+use lessor_sim::setup::plan;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,15 +114,7 @@ fn shown(real: u64, ppm: i64) -> Moment {
 
 impl World {
     pub(super) fn new(rule: Rule) -> World {
-        let plan = Arc::new(Plan {
-            rules: vec![rule],
-            is_borrowed: false,
-            is_root: false,
-            clocks: ClockBounds::default(),
-            ease_off: false,
-            lessees_max: 10,
-            sharing: Sharing::default(),
-        });
+        let plan = Arc::new(Plan { lessees_max: 10, ..plan(vec![rule], false) });
         let pool = Pool::new(plan.clone(), shown(START, ALLOCATOR_PPM));
         let nodes = [0, 1].map(|node| Node::new(node, u64::try_from(node).expect("two"), START));
         World {

@@ -4,9 +4,10 @@
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Goodbye, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
-use lessor_ledger::share::{Share, Sharing};
+use lessor_ledger::share::Share;
 use lessor_protocol::{Answer, Ask, ClockBounds, Moment};
 use lessor_sim::reference::{Spend, breach};
+use lessor_sim::setup::plan;
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -90,15 +91,7 @@ struct Play {
 impl Play {
     fn new(rules: Vec<Rule>, lessees_max: usize) -> Self {
         let now = Moment::from_nanos(10_000_000_000);
-        let plan = |rule| Plan {
-            rules: vec![rule],
-            is_borrowed: false,
-            is_root: false,
-            clocks: ClockBounds::default(),
-            ease_off: false,
-            lessees_max,
-            sharing: Sharing::default(),
-        };
+        let plan = |rule| Plan { lessees_max, ..plan(vec![rule], false) };
         // Pools of one level have the same rule, and books of their own.
         let plans: Vec<Arc<Plan>> =
             [0, 1, 1, 2, 2, 2, 2].map(|level| Arc::new(plan(rules[level]))).into_iter().collect();

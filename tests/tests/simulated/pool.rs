@@ -7,9 +7,10 @@ use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp,
     Windows, Zone,
 };
-use lessor_ledger::share::{Share, Sharing};
+use lessor_ledger::share::Share;
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Moment, PERMITS_MAX};
 use lessor_sim::reference::{Spend, breach};
+use lessor_sim::setup::plan;
 use proptest::prelude::*;
 use std::sync::Arc;
 use std::time::Duration;
@@ -256,9 +257,7 @@ proptest! {
     ) {
         // Two caps would disagree on how long a call may take, so they are refused together.
         prop_assume!(rules.iter().filter(|rule| matches!(rule, Rule::Concurrency(_))).count() < 2);
-        let clocks = ClockBounds::default();
-        let mut play = Play::new(Plan { rules: rules.clone(), is_borrowed: false,
-        is_root: false, clocks, ease_off, lessees_max: 1_000, sharing: Sharing::default() });
+        let mut play = Play::new(Plan { lessees_max: 1_000, ..plan(rules.clone(), ease_off) });
         for step in steps {
             play.step(step);
             play.check();
