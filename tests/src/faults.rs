@@ -1,6 +1,6 @@
 //! An allocator on a bad disk, with a wrong wall clock, or one that dies at a certain call: the shipped binary with a [`Shim`].
 
-use crate::process::{Running, lessor};
+use crate::process::{Running, folder_with, lessor};
 use crate::shim::Shim;
 use lessor_allocator::cells::private::HeldPort;
 use lessor_protocol::Clock;
@@ -32,8 +32,7 @@ impl Faulty {
     /// # Panics
     /// If there is no C compiler, or the allocator does not come up.
     pub fn start(config: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
+        let folder = folder_with(config);
         let shim = Shim::new();
         let port = HeldPort::any().expect("a free port");
         let mut this = Faulty { running: None, port, folder, shim };

@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Any free port.
 const ANYWHERE: &str = "127.0.0.1:0";
@@ -23,6 +24,13 @@ pub fn lessor() -> PathBuf {
     let binary = profile.join("lessor");
     assert!(binary.exists(), "{} is missing: run `cargo build --workspace --bins` first", binary.display());
     binary
+}
+
+/// Makes a folder with `config` in the file `lessor.toml`.
+pub fn folder_with(config: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
+    folder
 }
 
 /// A child process that is killed when this value is dropped.
@@ -48,6 +56,13 @@ impl Running {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("stdout can be read");
         line.trim_end().to_owned()
+    }
+
+    /// Returns the URL in the next line, in which the process says that it listens.
+    pub fn listens(&mut self) -> String {
+        let line = self.line();
+        let url = line.strip_prefix("listening on ");
+        url.unwrap_or_else(|| panic!("the process said {line:?}")).to_owned()
     }
 
     /// Writes a line to the process.
@@ -93,7 +108,7 @@ pub struct Allocator {
     pub running: Running,
     /// `http://127.0.0.1:…`, or `https://` if its configuration has certificates.
     pub url: String,
-    folder: tempfile::TempDir,
+    folder: TempDir,
     /// The port in all its lives, if the system chose it.
     port: Option<HeldPort>,
     log: Log,
@@ -112,8 +127,7 @@ impl Allocator {
     /// Starts an allocator with `config` on `listen` (`127.0.0.1:0` for any free port) and waits until it listens. Its
     /// store is in a folder of its own.
     pub fn start(config: &str, listen: &str, fresh: bool) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
+        let folder = folder_with(config);
         let port = (listen == ANYWHERE).then(|| HeldPort::any().expect("a free port"));
         let listen = port.as_ref().map_or_else(|| listen.to_owned(), |port| port.address().to_string());
         Self::start_in(folder, port, Log::Errors, &listen, fresh, &mut Command::new(lessor()))
@@ -121,8 +135,7 @@ impl Allocator {
 
     /// Starts an allocator on any free port, with a log that [`Allocator::log`] reads.
     pub fn start_with_log(config: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
+        let folder = folder_with(config);
         let port = HeldPort::any().expect("a free port");
         let listen = port.address().to_string();
         Self::start_in(folder, Some(port), Log::File, &listen, true, &mut Command::new(lessor()))
@@ -139,8 +152,7 @@ impl Allocator {
     /// Starts an allocator whose process outlives SIGXFSZ, the signal sent when a file grows beyond the size that a
     /// test allows. Its log is a file in its folder, as on a disk that is full.
     pub fn start_to_be_limited(config: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        std::fs::write(folder.path().join("lessor.toml"), config).expect("a writable file");
+        let folder = folder_with(config);
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(lessor());
         let log = File::create(folder.path().join("log")).expect("a writable file");
@@ -180,7 +192,7 @@ impl Allocator {
     }
 
     fn start_in(
-        folder: tempfile::TempDir,
+        folder: TempDir,
         port: Option<HeldPort>,
         log: Log,
         listen: &str,
@@ -201,11 +213,7 @@ impl Allocator {
             command.arg("--fresh");
         }
         let mut running = Running::start(command);
-        let line = running.line();
-        let url = line
-            .strip_prefix("listening on ")
-            .unwrap_or_else(|| panic!("the process said {line:?}"))
-            .to_owned();
+        let url = running.listens();
         Allocator { running, url, folder, port, log }
     }
 

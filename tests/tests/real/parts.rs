@@ -12,9 +12,7 @@ const CONFIG: &str = include_str!("../../../cli/src/demo/contract/lessor.toml");
 /// Starts a part and returns its URL, which it prints first.
 fn start(args: &[&str]) -> (Running, String) {
     let mut running = Running::start(Command::new(lessor()).arg("demo").args(args));
-    let line = running.line();
-    let url =
-        line.strip_prefix("listening on ").unwrap_or_else(|| panic!("{args:?} said {line:?}")).to_owned();
+    let url = running.listens();
     (running, url)
 }
 

@@ -7,11 +7,13 @@ use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment};
 use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Signal, kill_process};
-use scenarios::process::{Allocator, Node, Running};
+use scenarios::process::{Allocator, Node, Running, lessor};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -94,28 +96,41 @@ fn a_killed_allocator_comes_back_in_quarantine_and_then_lends_again() {
     drop(restarted);
 }
 
+/// Runs the demo with `args`, which makes its folders in `folder`, and returns its report.
+fn demo(args: &str, folder: &Path) -> Value {
+    let mut command = Command::new(lessor());
+    command.args(["demo", "--json"]).args(args.split(' ')).env("TMPDIR", folder);
+    let ran = command.output().expect("the command runs");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    serde_json::from_slice(&ran.stdout).expect("JSON")
+}
+
+/// Returns how many calls the vendor refused under each limit of a demo.
+fn vendor_refused(report: &Value) -> [Option<u64>; 2] {
+    [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64())
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).expect("the folder can be read").next().is_none()
+}
+
 #[test]
 fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let demo = |args: &[&str]| {
-        let mut command = std::process::Command::new(scenarios::process::lessor());
-        command.args(["demo", "--nodes", "2", "--kill-every", "2", "--json"]).args(args);
-        command.env("TMPDIR", folder.path());
-        command
-    };
-    let is_empty = || std::fs::read_dir(folder.path()).expect("the folder can be read").next().is_none();
-
-    let ran = demo(&["--seconds", "5", "--store", "memory"]).output().expect("the command runs");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
-    let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
-    assert_eq!((report["kills"].as_u64(), refused), (Some(2), [Some(0); 2]), "{report}");
+    let report = demo("--nodes 2 --kill-every 2 --seconds 5 --store memory", folder.path());
+    assert_eq!((report["kills"].as_u64(), vendor_refused(&report)), (Some(2), [Some(0); 2]), "{report}");
     // The books were in memory, so from the first kill on nothing is lent.
     let gap = report["longest_gap_ms"].as_u64().expect("a number");
     assert!((1_500..5_000).contains(&gap), "{report}");
-    assert!(is_empty(), "after a run");
+    assert!(is_empty(folder.path()), "after a run");
 
-    let mut stopped = demo(&["--seconds", "60", "--listen", "127.0.0.1:0"]);
+    let long = |listen: &str| {
+        let mut command = Command::new(lessor());
+        command.args(["demo", "--nodes", "2", "--kill-every", "2", "--seconds", "60", "--listen", listen]);
+        command.env("TMPDIR", folder.path());
+        command
+    };
+    let mut stopped = long("127.0.0.1:0");
     let mut stopped =
         stopped.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the command starts");
     let mut said = BufReader::new(stopped.stderr.take().expect("a pipe"));
@@ -126,17 +141,17 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
     let pid = i32::try_from(stopped.id()).ok().and_then(Pid::from_raw).expect("a process id");
     kill_process(pid, Signal::INT).expect("the process is ours");
     assert!(stopped.wait().expect("the process ends").success());
-    assert!(is_empty(), "after Ctrl-C");
+    assert!(is_empty(folder.path()), "after Ctrl-C");
     let taken = TcpListener::bind(&address).expect("no process listens there any more");
 
-    let failed = demo(&["--listen", &address]).output().expect("the command runs");
+    let failed = long(&address).output().expect("the command runs");
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert_eq!(failed.status.code(), Some(1), "{said}");
     assert!(
         said.contains("did not come up") && said.contains(&format!("cannot listen on {address}")),
         "{said}"
     );
-    assert!(is_empty(), "after an error");
+    assert!(is_empty(folder.path()), "after an error");
     drop(taken);
 }
 
@@ -145,11 +160,7 @@ fn a_demo_whose_allocator_is_killed_all_along_keeps_the_contract_and_leaves_noth
 #[test]
 fn in_a_demo_that_rotates_certificates_and_tokens_no_call_is_refused_for_it() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut command = std::process::Command::new(scenarios::process::lessor());
-    command.args(["demo", "--nodes", "4", "--rotate-every", "600ms", "--seconds", "10", "--json"]);
-    let ran = command.env("TMPDIR", folder.path()).output().expect("the command runs");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    let report = demo("--nodes 4 --rotate-every 600ms --seconds 10", folder.path());
     let number = |name: &str| report["rotated"][name].as_u64().unwrap_or_else(|| panic!("{name}: {report}"));
     let rotations = number("rotations");
     assert!(rotations >= 8, "{report}");
@@ -158,35 +169,16 @@ fn in_a_demo_that_rotates_certificates_and_tokens_no_call_is_refused_for_it() {
     assert!(number("tokens_refused") >= 2 * rotations, "{report}");
     assert_eq!((number("exchanges_failed"), number("calls_refused")), (0, 0), "{report}");
     assert!(report["limits"][0]["admitted"].as_u64() > Some(1_000), "{report}");
-    let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
-    assert_eq!((refused, report["stranded"].as_u64()), ([Some(0); 2], Some(0)), "{report}");
-    assert!(
-        std::fs::read_dir(folder.path()).expect("the folder can be read").next().is_none(),
-        "a key is left behind"
-    );
+    assert_eq!((vendor_refused(&report), report["stranded"].as_u64()), ([Some(0); 2], Some(0)), "{report}");
+    assert!(is_empty(folder.path()), "a key is left behind");
 }
 
 /// Two allocators and the one that they lease from: each is killed once, and one of them twice.
 #[test]
 fn in_a_demo_of_several_allocators_all_are_killed_and_the_contract_is_kept() {
-    let mut command = std::process::Command::new(scenarios::process::lessor());
-    command.args([
-        "demo",
-        "--nodes",
-        "3",
-        "--allocators",
-        "2",
-        "--kill-every",
-        "2",
-        "--seconds",
-        "9",
-        "--json",
-    ]);
-    let ran = command.output().expect("the command runs");
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-    let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
-    let refused = [0, 1].map(|limit| report["limits"][limit]["vendor_429"].as_u64());
-    assert_eq!((report["kills"].as_u64(), refused), (Some(4), [Some(0); 2]), "{report}");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let report = demo("--nodes 3 --allocators 2 --kill-every 2 --seconds 9", folder.path());
+    assert_eq!((report["kills"].as_u64(), vendor_refused(&report)), (Some(4), [Some(0); 2]), "{report}");
     assert!(report["limits"][0]["admitted"].as_u64() > Some(1_000), "{report}");
     assert_eq!(report["stranded"].as_u64(), Some(0), "{report}");
 }
@@ -195,7 +187,7 @@ fn in_a_demo_of_several_allocators_all_are_killed_and_the_contract_is_kept() {
 #[test]
 fn in_the_demo_of_exports_each_user_gets_what_he_must_and_no_more() {
     let demo = |store: &str| {
-        let mut command = std::process::Command::new(scenarios::process::lessor());
+        let mut command = Command::new(lessor());
         command.args(["demo", "--scenario", "export-per-user", "--speed", "30", "--users", "5", "--json"]);
         command.args(["--store", store]).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("the command starts")
@@ -203,7 +195,7 @@ fn in_the_demo_of_exports_each_user_gets_what_he_must_and_no_more() {
     for (store, demo) in [("embedded", demo("embedded")), ("memory", demo("memory"))] {
         let ran = demo.wait_with_output().expect("the process ends");
         let said = String::from_utf8_lossy(&ran.stderr);
-        let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+        let report: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
         assert_eq!(ran.status.code(), Some(0), "{report} {said}");
         let number = |name: &str| report[name].as_u64().unwrap_or_else(|| panic!("{name} in {report}"));
         assert_eq!((number("users"), number("breaches"), report["store"].as_str()), (5, 0, Some(store)));
@@ -325,7 +317,7 @@ fn a_service_manager_hears_when_it_is_ready_and_when_it_stops() {
         let length = manager.recv(&mut said).expect("the manager is told");
         String::from_utf8_lossy(&said[..length]).into_owned()
     };
-    let mut command = std::process::Command::new(scenarios::process::lessor());
+    let mut command = Command::new(lessor());
     command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).env("NOTIFY_SOCKET", &heard);
     let running = Running::start(&mut command);
     assert_eq!(hear().trim_end(), "READY=1");
@@ -338,7 +330,7 @@ fn a_service_manager_hears_when_it_is_ready_and_when_it_stops() {
 fn shells_and_manuals_know_every_command() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let run = |args: &[&str]| {
-        let output = std::process::Command::new(scenarios::process::lessor()).args(args).output();
+        let output = Command::new(lessor()).args(args).output();
         let output = output.expect("the command runs");
         assert!(output.status.success(), "{args:?}");
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -382,10 +374,7 @@ fn a_bad_command_line_or_configuration_ends_with_code_2_and_one_line() {
     for args in
         [vec!["check", path], vec!["serve", "--config", path], vec!["serve", "--what"], vec!["nonsense"]]
     {
-        let output = std::process::Command::new(scenarios::process::lessor())
-            .args(&args)
-            .output()
-            .expect("the command runs");
+        let output = Command::new(lessor()).args(&args).output().expect("the command runs");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!said.is_empty() && !said.contains("panicked"), "{args:?}: {said}");
@@ -409,8 +398,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
-        let output =
-            std::process::Command::new(scenarios::process::lessor()).args(&args).stdout(writer).output();
+        let output = Command::new(lessor()).args(&args).stdout(writer).output();
         let output = output.expect("the command runs");
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");

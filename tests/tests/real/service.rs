@@ -7,7 +7,7 @@ mod unit;
 
 use lessor_protocol::Clock;
 use rustix::process::Signal;
-use scenarios::process::{Allocator, Running, lessor};
+use scenarios::process::{Allocator, Running, folder_with, lessor};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -26,9 +26,8 @@ rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
 
 /// Makes a folder with a configuration in it.
 fn folder(config: &str) -> (TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder_with(config);
     let file = folder.path().join("lessor.toml");
-    std::fs::write(&file, config).expect("a writable file");
     (folder, file)
 }
 
@@ -42,11 +41,7 @@ fn serve(file: &Path, level: &str) -> Command {
 fn started(file: &Path, level: &str) -> (Running, String) {
     let log = std::fs::File::create(file.with_extension("log")).expect("a writable file");
     let mut running = Running::start(serve(file, level).stderr(log));
-    let line = running.line();
-    let url = line
-        .strip_prefix("listening on ")
-        .unwrap_or_else(|| panic!("the allocator said {line:?}"))
-        .to_owned();
+    let url = running.listens();
     (running, url)
 }
 

@@ -77,6 +77,10 @@ impl Store {
         Store { cells, config: Some(config), server: None, _cluster: None, _etcd: None }
     }
 
+    fn server(&self) -> Arc<Server> {
+        self.server.clone().expect("a server")
+    }
+
     async fn load(&mut self, name: &str) -> Option<Cell> {
         self.load_all(&[name]).await.remove(0)
     }

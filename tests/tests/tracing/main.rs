@@ -10,7 +10,7 @@ use lessor_allocator::cells::StoreKind;
 use node::Kept;
 use rustix::process::Signal;
 use scenarios::fleet::eventually;
-use scenarios::process::{Running, lessor};
+use scenarios::process::{Running, folder_with, lessor};
 use scenarios::servers::Server;
 use std::process::Command;
 use std::time::Duration;
@@ -31,21 +31,15 @@ struct Traced {
 
 impl Traced {
     fn start(service: &str, config: &str, collector: &str) -> Traced {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("lessor.toml");
-        std::fs::write(&file, config).expect("a writable file");
+        let folder = folder_with(config);
         let log = std::fs::File::create(folder.path().join("log")).expect("a writable file");
         let mut command = Command::new(lessor());
         command
             .args(["serve", "--fresh", "--listen", "127.0.0.1:0", "--otlp", collector, "--config"])
-            .arg(&file);
+            .arg(folder.path().join("lessor.toml"));
         command.env("OTEL_SERVICE_NAME", service).env("OTEL_BSP_SCHEDULE_DELAY", "20").stderr(log);
         let mut running = Running::start(&mut command);
-        let line = running.line();
-        let url = line
-            .strip_prefix("listening on ")
-            .unwrap_or_else(|| panic!("the allocator said {line:?}"))
-            .to_owned();
+        let url = running.listens();
         Traced { running, url, folder }
     }
 

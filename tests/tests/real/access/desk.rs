@@ -166,11 +166,7 @@ impl Desk {
         let mut command = Command::new(lessor());
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "debug", "--config"]);
         let mut running = Running::start(command.arg(self.file("lessor.toml")).args(options).stderr(log));
-        let line = running.line();
-        let url = line
-            .strip_prefix("listening on ")
-            .unwrap_or_else(|| panic!("the allocator said {line:?}"))
-            .to_owned();
+        let url = running.listens();
         Allocator { running, url }
     }
 

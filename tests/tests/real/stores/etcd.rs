@@ -15,12 +15,8 @@ use std::time::Duration;
 const ETCD: StoreKind = StoreKind::Etcd;
 
 /// Starts a store on an etcd of one member.
-async fn own() -> Store {
+pub(super) async fn own() -> Store {
     Store::on(Arc::new(tokio::task::block_in_place(|| Server::start(ETCD, &[])))).await
-}
-
-fn server(store: &Store) -> Arc<Server> {
-    store.server.clone().expect("a server")
 }
 
 /// Returns the configuration of an etcd, with calls of at most `timeout`.
@@ -86,23 +82,10 @@ async fn a_batch_that_is_large_is_done_in_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_lost_says_nothing_of_what_was_done() {
-    let server = server(&own().await);
-    let wire = Wire::to(server.address()).await;
-    super::trouble::an_answer_that_is_lost_says_nothing_of_what_was_done(&server, &wire).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_stopped_is_not_waited_for() {
-    super::trouble::a_server_that_is_stopped_is_not_waited_for(own().await).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_told_and_not_shown() {
-    super::trouble::a_wrong_password_is_told_and_not_shown(ETCD).await;
+async fn a_url_without_a_user_is_told() {
     let store = own().await;
     let config = store.config.as_ref().expect("a configuration");
-    let nameless = config_of(config, &format!("etcd://{}", server(&store).address()));
+    let nameless = config_of(config, &format!("etcd://{}", store.server().address()));
     let error = Cells::connect(&nameless).await.expect_err("the URL names no user").to_string();
     assert!(error.contains("not let in") && error.contains("the URL names no user"), "{error}");
 }
@@ -131,11 +114,11 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
 async fn a_token_that_was_taken_away_is_replaced() {
     let mut store = own().await;
     let timeline = store.timeline().await;
-    let password = server(&store).password();
+    let password = store.server().password();
     for version in 0..3_u64 {
         // Setting a password, even the same one, ends all tokens of the user.
         let change = format!("/v3/auth/user/changepw {{\"name\":\"root\",\"password\":\"{password}\"}}");
-        server(&store).tell(&change);
+        store.server().tell(&change);
         let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
         assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done]));
     }
@@ -151,7 +134,7 @@ async fn killed_and_started_again_it_is_the_one_it_was() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let store = own().await;
-    let (server, mut config) = (server(&store), store.config.clone().expect("a configuration"));
+    let (server, mut config) = (store.server(), store.config.clone().expect("a configuration"));
     let (key, end) = (base64(&format!("{}/", config.prefix)), base64(&format!("{}0", config.prefix)));
     for told in [
         r#"/v3/auth/role/add {"name":"narrow"}"#,
@@ -211,7 +194,7 @@ async fn what_is_no_cell_is_not_taken_for_one() {
     let long = base64(&"x".repeat(1_500_000));
     for (name, value) in [("short", "eA=="), ("long", long.as_str()), ("marked", "AAAAAAAAAAAC")] {
         let key = base64(&format!("{prefix}/{name}"));
-        server(&store).tell(&format!("/v3/kv/put {{\"key\":\"{key}\",\"value\":\"{value}\"}}"));
+        store.server().tell(&format!("/v3/kv/put {{\"key\":\"{key}\",\"value\":\"{value}\"}}"));
     }
     super::trouble::what_is_no_cell_is_not_taken_for_one(&mut store, &["short", "long", "marked"]).await;
 }

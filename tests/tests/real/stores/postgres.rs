@@ -4,18 +4,13 @@ use super::trouble::{settle, wait_for};
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, StoreKind, Swapped};
 use scenarios::servers::Server;
-use scenarios::wire::Wire;
 use std::sync::Arc;
 use std::time::Duration;
 
 const POSTGRES: StoreKind = StoreKind::Postgres;
 
-async fn own() -> Store {
+pub(super) async fn own() -> Store {
     Store::on(Arc::new(Server::start(POSTGRES, &[]))).await
-}
-
-fn server(store: &Store) -> Arc<Server> {
-    store.server.clone().expect("a server")
 }
 
 fn table(store: &Store) -> String {
@@ -36,7 +31,7 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let close = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name = 'lessor'";
     for version in 0..5_u64 {
         // There is another one for a moment, if an attempt on a busy machine took too long and was given up.
-        assert_ne!(server(&store).tell(close), "0");
+        assert_ne!(store.server().tell(close), "0");
         settle().await;
         let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
         assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done]));
@@ -49,7 +44,7 @@ async fn a_standby_that_takes_over_is_on_another_timeline() {
     let mut store = own().await;
     let timeline = store.timeline().await;
     store.swap(swap("a", None, Some(cell(1, "one")))).await;
-    let standby = server(&store).replica();
+    let standby = store.server().replica();
     let mut cells =
         Cells::new(&standby.config(&store.config.clone().expect("a configuration").prefix)).expect("good");
     let refused = cells.timeline().await;
@@ -57,7 +52,7 @@ async fn a_standby_that_takes_over_is_on_another_timeline() {
     let next = [swap("a", Some(1), Some(cell(2, "two")))];
     let refused = cells.swap(&timeline, &next).await;
     assert!(matches!(&refused, Err(CellsError::Unfit(_))), "{refused:?}");
-    server(&store).kill();
+    store.server().kill();
     standby.promote();
     let moved = cells.swap(&timeline, &next).await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
@@ -70,7 +65,7 @@ async fn a_standby_that_takes_over_is_on_another_timeline() {
 async fn a_server_that_does_not_keep_what_it_commits_is_refused() {
     let mut store = own().await;
     let timeline = store.timeline().await;
-    let server = server(&store);
+    let server = store.server();
     for setting in ["fsync", "full_page_writes"] {
         server.tell(&format!("ALTER SYSTEM SET {setting} = off"));
         server.tell("SELECT pg_reload_conf()");
@@ -91,7 +86,7 @@ async fn a_server_that_does_not_keep_what_it_commits_is_refused() {
 #[tokio::test]
 async fn a_role_whose_commits_are_not_waited_for_is_waited_for() {
     let mut store = own().await;
-    let server = server(&store);
+    let server = store.server();
     server.tell("ALTER ROLE lessor SET synchronous_commit = off");
     server.tell("ALTER ROLE lessor SET default_transaction_isolation = 'serializable'");
     server.tell("ALTER ROLE lessor SET default_transaction_read_only = on");
@@ -102,7 +97,7 @@ async fn a_role_whose_commits_are_not_waited_for_is_waited_for() {
 #[tokio::test]
 async fn replicas_that_no_commit_waits_for_are_refused() {
     let store = own().await;
-    let server = server(&store);
+    let server = store.server();
     let mut config = store.config.clone().expect("a configuration");
     for (standbys, replicas, is_fit) in [
         ("", 1, false),
@@ -129,7 +124,7 @@ async fn replicas_that_no_commit_waits_for_are_refused() {
 #[tokio::test]
 async fn a_commit_that_stops_waiting_for_its_standby_is_not_durable() {
     let store = own().await;
-    let server = server(&store);
+    let server = store.server();
     server.tell("ALTER SYSTEM SET synchronous_standby_names = 'absent'");
     server.tell("SELECT pg_reload_conf()");
     let mut config = store.config.clone().expect("a configuration");
@@ -180,7 +175,7 @@ async fn without_its_tables_it_says_what_makes_them() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_not_is_told_what() {
     let mut store = Store::of(POSTGRES).await;
-    server(&store).tell(&format!("ALTER TABLE {} OWNER TO postgres", table(&store)));
+    store.server().tell(&format!("ALTER TABLE {} OWNER TO postgres", table(&store)));
     let refused = store.cells.load(&["a".to_owned()]).await;
     assert!(
         matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("permission denied")),
@@ -192,7 +187,7 @@ async fn a_user_who_may_not_is_told_what() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let mut store = Store::of(POSTGRES).await;
-    let (server, table) = (server(&store), table(&store));
+    let (server, table) = (store.server(), table(&store));
     let migrations = table.replace("cells", "migrations");
     server.tell("CREATE ROLE narrow LOGIN PASSWORD 'narrow'");
     server.tell(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO narrow"));
@@ -213,7 +208,7 @@ async fn what_is_too_long_for_a_cell_is_not_taken_for_one() {
     let mut store = Store::of(POSTGRES).await;
     let long =
         format!("INSERT INTO {} VALUES ('long', 1, decode(repeat('ff', 30000000), 'hex'))", table(&store));
-    server(&store).tell(&long);
+    store.server().tell(&long);
     let loaded = store.cells.load(&["long".to_owned()]).await;
     assert!(matches!(&loaded, Err(CellsError::Invalid(text)) if text.contains("30000000")), "{loaded:?}");
     let swapped = store.try_swap(&[swap("long", None, None)]).await;
@@ -228,7 +223,7 @@ async fn what_is_too_long_for_a_cell_is_not_taken_for_one() {
 #[tokio::test]
 async fn a_batch_looks_at_no_other_cells() {
     let mut store = own().await;
-    let (server, table) = (server(&store), table(&store));
+    let (server, table) = (store.server(), table(&store));
     for counted in [false, true] {
         let more =
             format!("INSERT INTO {table} SELECT gen_random_uuid(), 1, '' FROM generate_series(1, 50000)");
@@ -278,7 +273,7 @@ async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
         if what.starts_with("UPDATE") {
             store.swap(swap("a", None, Some(cell(1, "one")))).await;
         }
-        let server = server(&store);
+        let server = store.server();
         let holder = std::thread::spawn(move || {
             // Waits until another transaction waits for this one.
             let wait =
@@ -287,7 +282,7 @@ async fn a_batch_goes_by_what_another_transaction_made_meanwhile() {
             server.tell(&format!("BEGIN; {what}; {wait}; COMMIT"))
         });
         let begun = "SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL";
-        let watcher = self::server(&store);
+        let watcher = store.server();
         wait_for(async || Some(watcher.tell(begun)), |count| count == "1").await;
         let swapped = store.swap(swap("a", expected, Some(cell(2, "two")))).await;
         assert_eq!(swapped, Swapped::Other(there));
@@ -319,21 +314,4 @@ async fn a_host_that_is_silent_is_passed_over() {
     cells.timeline().await.expect_err("there is time for four");
     cells.timeline().await.expect("the store is there");
     assert!(asked() <= 6);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_told_and_not_shown() {
-    super::trouble::a_wrong_password_is_told_and_not_shown(POSTGRES).await;
-}
-
-#[tokio::test]
-async fn an_answer_that_is_lost_says_nothing_of_what_was_done() {
-    let server = Arc::new(Server::start(POSTGRES, &[]));
-    let wire = Wire::to(server.address()).await;
-    super::trouble::an_answer_that_is_lost_says_nothing_of_what_was_done(&server, &wire).await;
-}
-
-#[tokio::test]
-async fn a_server_that_is_stopped_is_not_waited_for() {
-    super::trouble::a_server_that_is_stopped_is_not_waited_for(own().await).await;
 }

@@ -4,17 +4,12 @@ use super::trouble::{settle, wait_for};
 use super::{Store, cell, swap};
 use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
 use scenarios::servers::Server;
-use scenarios::wire::Wire;
 use std::sync::Arc;
 
 const REDIS: StoreKind = StoreKind::Redis;
 
-async fn own() -> Store {
+pub(super) async fn own() -> Store {
     Store::on(Arc::new(Server::start(REDIS, &[]))).await
-}
-
-fn server(store: &Store) -> Arc<Server> {
-    store.server.clone().expect("a server")
 }
 
 /// Connects to an unfit server and returns the error.
@@ -28,7 +23,7 @@ async fn started_again_it_is_on_another_timeline() {
     let mut store = own().await;
     let before = store.timeline().await;
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
-    server(&store).start_again(&[]);
+    store.server().start_again(&[]);
     let asked = [swap("a", Some(1), Some(cell(2, "two")))];
     // The first call may still use a connection that it does not know to be closed.
     let lost = store.cells.swap(&before, &asked).await;
@@ -46,10 +41,10 @@ async fn started_again_with_all_it_had_it_is_on_another_timeline() {
     let mut store = Store::on(Arc::new(Server::start(REDIS, &always))).await;
     let before = store.timeline().await;
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
-    server(&store).kill();
+    store.server().kill();
     let lost = store.cells.load(&["a".to_owned()]).await;
     assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");
-    server(&store).start_again(&always);
+    store.server().start_again(&always);
     assert_eq!(store.load("a").await, Some(cell(1, "one")));
     assert_ne!(store.timeline().await, before);
 }
@@ -58,7 +53,7 @@ async fn started_again_with_all_it_had_it_is_on_another_timeline() {
 #[tokio::test]
 async fn a_replica_that_takes_over_is_on_another_timeline() {
     let mut master = own().await;
-    let replica = server(&master).replica();
+    let replica = master.server().replica();
     let config = replica.config(&master.config.clone().expect("a configuration").prefix);
     let mut cells = Cells::new(&config).expect("a good configuration");
     // A replica shows the id of its master, and must not be taken for it.
@@ -77,7 +72,7 @@ async fn a_replica_that_takes_over_is_on_another_timeline() {
     // From here on the replica receives nothing.
     assert_eq!(replica.tell("REPLICAOF 127.0.0.1 1"), "+OK");
     assert_eq!(master.swap(swap("a", Some(1), Some(cell(2, "two")))).await, Swapped::Done);
-    server(&master).kill();
+    master.server().kill();
     replica.promote();
     let next = [swap("a", Some(2), Some(cell(3, "three")))];
     let moved = cells.swap(&timeline, &next).await;
@@ -95,7 +90,7 @@ async fn a_master_that_was_a_replica_in_between_is_on_another_timeline() {
     let timeline = store.timeline().await;
     store.swap(swap("a", None, Some(cell(1, "one")))).await;
     let next = [swap("a", Some(1), Some(cell(2, "two")))];
-    let server = server(&store);
+    let server = store.server();
     assert_eq!(server.tell("REPLICAOF 127.0.0.1 1"), "+OK");
     let refused = store.cells.swap(&timeline, &next).await;
     assert!(matches!(refused, Err(CellsError::Unfit(_))), "{refused:?}");
@@ -111,7 +106,7 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
     let mut store = own().await;
     let timeline = store.timeline().await;
     for version in 0..5_u64 {
-        assert_eq!(server(&store).tell("CLIENT KILL TYPE normal SKIPME yes"), ":1");
+        assert_eq!(store.server().tell("CLIENT KILL TYPE normal SKIPME yes"), ":1");
         settle().await;
         let next = [swap("a", version.checked_sub(1), Some(cell(version, "one")))];
         assert_eq!(store.cells.swap(&timeline, &next).await, Ok(vec![Swapped::Done]));
@@ -122,7 +117,7 @@ async fn a_connection_that_was_closed_meanwhile_is_made_again() {
 async fn a_script_that_was_forgotten_is_told_again() {
     let mut store = own().await;
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
-    assert_eq!(server(&store).tell("SCRIPT FLUSH"), "+OK");
+    assert_eq!(store.server().tell("SCRIPT FLUSH"), "+OK");
     let batch = [swap("a", Some(1), Some(cell(2, "two"))), swap("b", None, Some(cell(3, "three")))];
     assert_eq!(store.try_swap(&batch).await, Ok(vec![Swapped::Done; 2]));
 }
@@ -144,7 +139,7 @@ async fn a_server_that_throws_keys_away_is_refused() {
 #[tokio::test]
 async fn a_swap_that_is_not_on_as_many_replicas_as_was_asked_is_not_durable() {
     let store = own().await;
-    let server = server(&store);
+    let server = store.server();
     let mut config = store.config.clone().expect("a configuration");
     config.replicas = 1;
     let mut cells = Cells::connect(&config).await.expect("the store is there");
@@ -182,7 +177,7 @@ async fn what_is_to_be_synced_needs_a_server_that_can_say_so() {
 #[tokio::test]
 async fn a_user_who_may_do_what_is_needed_can_do_all() {
     let mut store = own().await;
-    let server = server(&store);
+    let server = store.server();
     let mut config = store.config.clone().expect("a configuration");
     let may = "+@connection +info +evalsha +script|load +getrange +set +del +wait";
     let made = server.tell(&format!("ACL SETUSER narrow reset on >narrow ~{}:* {may}", config.prefix));
@@ -201,7 +196,7 @@ async fn a_user_who_may_do_what_is_needed_can_do_all() {
 #[tokio::test]
 async fn a_user_who_may_not_is_told_what() {
     let store = own().await;
-    let server = server(&store);
+    let server = store.server();
     server.tell("ACL SETUSER half on >half ~* +@all -evalsha");
     let mut config = store.config.clone().expect("a configuration");
     config.url = format!("redis://half:half@{}", server.address()).parse().expect("a URL");
@@ -216,7 +211,7 @@ async fn a_user_who_may_not_is_told_what() {
 async fn what_is_no_cell_is_not_taken_for_one() {
     let mut store = own().await;
     let prefix = store.config.clone().expect("a configuration").prefix;
-    let server = server(&store);
+    let server = store.server();
     server.tell(&format!("SET {prefix}:{{short}} x"));
     server.tell(&format!("SETRANGE {prefix}:{{long}} 30000000 x"));
     server.tell(&format!("LPUSH {prefix}:{{list}} x"));
@@ -226,21 +221,4 @@ async fn what_is_no_cell_is_not_taken_for_one() {
         matches!(&loaded, Err(CellsError::Unreachable(text)) if text.contains("WRONGTYPE")),
         "{loaded:?}"
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_told_and_not_shown() {
-    super::trouble::a_wrong_password_is_told_and_not_shown(REDIS).await;
-}
-
-#[tokio::test]
-async fn an_answer_that_is_lost_says_nothing_of_what_was_done() {
-    let server = Arc::new(Server::start(REDIS, &[]));
-    let wire = Wire::to(server.address()).await;
-    super::trouble::an_answer_that_is_lost_says_nothing_of_what_was_done(&server, &wire).await;
-}
-
-#[tokio::test]
-async fn a_server_that_is_stopped_is_not_waited_for() {
-    super::trouble::a_server_that_is_stopped_is_not_waited_for(own().await).await;
 }

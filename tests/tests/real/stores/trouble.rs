@@ -1,15 +1,38 @@
 //! Failures between a handle and any kind of server.
 
 use super::{Store, cell, swap};
-use lessor_allocator::cells::{Cells, CellsError, StoreKind, Swapped};
+use lessor_allocator::cells::{Cells, CellsError, Swapped};
 use lessor_protocol::Clock;
-use scenarios::servers::Server;
 use scenarios::wire::Wire;
-use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) async fn a_wrong_password_is_told_and_not_shown(kind: StoreKind) {
-    let server = tokio::task::block_in_place(|| Server::shared(kind));
+macro_rules! troubles {
+    ($($store:ident)*) => {$(
+        mod $store {
+            use crate::stores::$store::own;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_wrong_password_is_told_and_not_shown() {
+                super::a_wrong_password_is_told_and_not_shown(own().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn an_answer_that_is_lost_says_nothing_of_what_was_done() {
+                super::an_answer_that_is_lost_says_nothing_of_what_was_done(own().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn a_server_that_is_stopped_is_not_waited_for() {
+                super::a_server_that_is_stopped_is_not_waited_for(own().await).await;
+            }
+        }
+    )*};
+}
+
+troubles! { redis postgres etcd }
+
+async fn a_wrong_password_is_told_and_not_shown(store: Store) {
+    let server = store.server();
     let config = server.config_with("s3cret-and-wrong", "test");
     let error = Cells::connect(&config).await.expect_err("the password is wrong");
     let told = format!("{error} {error:?} {config:?} {:?}", Cells::new(&config));
@@ -26,10 +49,11 @@ pub(crate) async fn a_wrong_password_is_told_and_not_shown(kind: StoreKind) {
     assert!(!told.contains(&right) && !told.contains("s3cret"), "{told}");
 }
 
-pub(crate) async fn an_answer_that_is_lost_says_nothing_of_what_was_done(server: &Arc<Server>, wire: &Wire) {
-    let direct = Store::on(Arc::clone(server)).await;
-    let prefix = direct.config.expect("a configuration").prefix;
-    let mut cells = Cells::connect(&server.config_through(wire, &prefix)).await.expect("the store is there");
+async fn an_answer_that_is_lost_says_nothing_of_what_was_done(store: Store) {
+    let server = store.server();
+    let wire = Wire::to(server.address()).await;
+    let prefix = store.config.expect("a configuration").prefix;
+    let mut cells = Cells::connect(&server.config_through(&wire, &prefix)).await.expect("the store is there");
     let timeline = cells.timeline().await.expect("the store is there");
     for round in 0..20 {
         let name = format!("cell {round}");
@@ -44,8 +68,8 @@ pub(crate) async fn an_answer_that_is_lost_says_nothing_of_what_was_done(server:
     }
 }
 
-pub(crate) async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
-    let (server, mut config) = (store.server.expect("a server"), store.config.expect("a configuration"));
+async fn a_server_that_is_stopped_is_not_waited_for(store: Store) {
+    let (server, mut config) = (store.server(), store.config.expect("a configuration"));
     // Enough for a server that hashes a password on a busy machine, before it is stopped.
     config.timeout = Duration::from_millis(1_500);
     let mut cells = Cells::connect(&config).await.expect("the store is there");
@@ -85,7 +109,7 @@ pub(crate) async fn killed_and_started_again_it_is_the_one_it_was(mut store: Sto
         let expected = version.checked_sub(1);
         assert_eq!(store.swap(swap("a", expected, Some(cell(version, "one")))).await, Swapped::Done);
     }
-    let server = store.server.clone().expect("a server");
+    let server = store.server();
     server.kill();
     let lost = store.cells.timeline().await;
     assert!(matches!(lost, Err(CellsError::Unreachable(_))), "{lost:?}");

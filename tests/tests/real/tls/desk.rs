@@ -152,11 +152,7 @@ pub(super) fn serve(desk: &Desk, is_mutual: bool) -> Allocator {
 pub(super) fn serve_by(desk: &Desk, mut command: Command) -> Allocator {
     let log = File::create(desk.file("log")).expect("a writable file");
     let mut running = Running::start(command.stderr(log));
-    let line = running.line();
-    let url = line
-        .strip_prefix("listening on ")
-        .unwrap_or_else(|| panic!("the allocator said {line:?}"))
-        .to_owned();
+    let url = running.listens();
     Allocator { _running: running, url }
 }
 

@@ -44,11 +44,9 @@ async fn what_is_insecure_is_said_as_long_as_it_serves() {
     let desk = Desk::new();
     let log = File::create(desk.file("log")).expect("a writable file");
     let mut running = Running::start(command(&desk, "insecure = true", Some("0.0.0.0:0")).stderr(log));
-    let line = running.line();
-    let port = line.rsplit(':').next().expect("a port");
+    let url = running.listens().replace("0.0.0.0", "127.0.0.1");
     let words = ["WARN", "any of them is let in and is spoken in clear"];
     eventually("the log warns", async || desk.logged(&words)).await;
-    let url = format!("http://127.0.0.1:{port}");
     let output: Output =
         Command::new(lessor()).args(["status", "--server", &url]).output().expect("the command runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -59,9 +57,7 @@ async fn what_is_insecure_is_said_as_long_as_it_serves() {
         format!("tls = {{ certificate = {certificate:?}, key = {key:?}, client_ca = {:?} }}", desk.ca());
     let log = File::create(desk.file("log")).expect("a writable file");
     let mut running = Running::start(command(&desk, &server, Some("0.0.0.0:0")).stderr(log));
-    let line = running.line();
-    let url =
-        line.strip_prefix("listening on ").expect("the allocator listens").replace("0.0.0.0", "127.0.0.1");
+    let url = running.listens().replace("0.0.0.0", "127.0.0.1");
     assert_eq!(get(&desk.client(), &format!("{url}/livez")).await, Ok(200));
     assert_eq!(desk.logged(&["WARN"]), None);
 }

@@ -1,6 +1,6 @@
 //! Members of an etcd that are killed or stopped, that lose an answer, or that belong to another cluster.
 
-use super::{base64, config, config_of, own, server};
+use super::{base64, config, config_of, own};
 use crate::stores::trouble::wait_for;
 use crate::stores::{cell, swap};
 use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, Swapped, Timeline};
@@ -136,7 +136,7 @@ async fn a_swap_whose_answer_is_lost_is_not_sent_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_of_another_cluster_is_not_taken_for_one() {
     let (mine, strange) = (own().await, own().await);
-    let (here, there) = (server(&mine), server(&strange));
+    let (here, there) = (mine.server(), strange.server());
     for server in [&here, &there] {
         server.tell(r#"/v3/auth/user/add {"name":"both","password":"both"}"#);
         server.tell(r#"/v3/auth/user/grant {"user":"both","role":"root"}"#);

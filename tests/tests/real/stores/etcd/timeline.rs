@@ -1,7 +1,7 @@
 //! Events that begin another timeline of an etcd: a cluster that begins anew, a mark that is deleted, data that are
 //! restored from a copy.
 
-use super::{base64, mark, own, server};
+use super::{base64, mark, own};
 use crate::stores::{cell, swap};
 use lessor_allocator::cells::{Cells, CellsError, Swapped, Timeline};
 use std::path::Path;
@@ -14,9 +14,9 @@ async fn a_cluster_that_begins_anew_is_on_another_timeline() {
     let before = store.timeline().await;
     let made = [swap("a", None, Some(cell(1, "one")))];
     assert_eq!(store.cells.swap(&before, &made).await, Ok(vec![Swapped::Done]));
-    server(&store).kill();
-    std::fs::remove_dir_all(server(&store).folder().join("data")).expect("the folder can be removed");
-    server(&store).start_again(&[]);
+    store.server().kill();
+    std::fs::remove_dir_all(store.server().folder().join("data")).expect("the folder can be removed");
+    store.server().start_again(&[]);
     let moved = store.cells.swap(&before, &made).await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
     let cluster = |timeline: &Timeline| timeline.as_str().split_once('-').map(|(id, _)| id.to_owned());
@@ -32,7 +32,7 @@ async fn without_its_mark_it_is_on_another_timeline() {
     let before = store.timeline().await;
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
     let key = mark(&store);
-    server(&store).tell(&format!("/v3/kv/deleterange {{\"key\":\"{key}\"}}"));
+    store.server().tell(&format!("/v3/kv/deleterange {{\"key\":\"{key}\"}}"));
     let next = [swap("a", Some(1), Some(cell(2, "two")))];
     let moved = store.cells.swap(&before, &next).await;
     let Err(CellsError::Moved { found }) = moved else { panic!("{moved:?}") };
@@ -41,7 +41,7 @@ async fn without_its_mark_it_is_on_another_timeline() {
     assert_eq!(store.cells.swap(&found, &next).await, Ok(vec![Swapped::Done]));
     // A wrong value is not taken for a mark.
     let wrong = base64("no mark");
-    server(&store).tell(&format!("/v3/kv/put {{\"key\":\"{key}\",\"value\":\"{wrong}\"}}"));
+    store.server().tell(&format!("/v3/kv/put {{\"key\":\"{key}\",\"value\":\"{wrong}\"}}"));
     let strange = store.cells.timeline().await;
     assert!(matches!(&strange, Err(CellsError::Invalid(text)) if text.contains("no mark")), "{strange:?}");
 }
@@ -58,7 +58,7 @@ async fn a_store_that_was_put_back_begins_another_timeline() {
     let mut store = own().await;
     let before = store.timeline().await;
     assert_eq!(store.swap(swap("a", None, Some(cell(1, "one")))).await, Swapped::Done);
-    let (server, data) = (server(&store), server(&store).folder().join("data"));
+    let (server, data) = (store.server(), store.server().folder().join("data"));
     server.kill();
     let kept = server.folder().join("kept");
     copy(&data, &kept);
