@@ -24,10 +24,10 @@ pub struct Spend {
 /// [`opened_breach`] knows the former, and the oracle of the simulator both.
 pub fn breach(rule: &Rule, spends: &[Spend]) -> Option<String> {
     match rule {
-        Rule::SlidingWindow(rule) => in_any(rule.limit(), nanos(rule.per()), spends, |spend| spend.real),
-        Rule::SlidingLog(rule) => in_any(rule.limit(), nanos(rule.per()), spends, |spend| spend.real),
-        // As if each call took the longest time.
-        Rule::Concurrency(rule) => in_any(rule.limit(), nanos(rule.longest()), spends, |spend| spend.real),
+        // Of calls in flight, as if each took the longest time.
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::Concurrency(_) => {
+            in_any(rule.ceiling(), nanos(rule.period()), spends, |spend| spend.real)
+        }
         Rule::FixedWindow(rule) => fixed_breach(rule, spends),
         Rule::LeakyBucket(rule) => too_fast(spends, rule.burst(), rule.refill(), nanos(rule.per())),
         Rule::TokenBucket(rule) => bucket_breach(rule, spends).or_else(|| warming_breach(rule, spends)),

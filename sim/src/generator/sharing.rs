@@ -5,6 +5,7 @@ use crate::faults::Fault;
 use crate::live::Act;
 use crate::setup::Setup;
 use lessor_ledger::Rule;
+use lessor_ledger::rule::FixedWindow;
 use lessor_ledger::share::Safe;
 use std::time::Duration;
 
@@ -30,11 +31,8 @@ pub(super) fn draw_sharing(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Se
 
 /// Lets some nodes go on with a part of the reserve while no allocator answers, if the limit counts in windows.
 pub(super) fn draw_safe(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
-    let counts = |rule: &Rule| match rule {
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) => true,
-        Rule::FixedWindow(rule) => rule.windows().anchor() == Some("epoch"),
-        Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => false,
-    };
+    let is_aligned = |rule: &FixedWindow| rule.windows().anchor() == Some("epoch");
+    let counts = |rule: &Rule| rule.sliding().is_some() || rule.fixed().is_some_and(is_aligned);
     let guaranteed = !setup.plan.sharing.guaranteed.is_empty();
     if setup.above > 0 || ceiling < 2 || guaranteed || !setup.rule_sets().flatten().all(counts) {
         return;

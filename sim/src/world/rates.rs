@@ -1,7 +1,7 @@
 //! The rates that rules sustain, and how long they remember a spent permit.
 
 use lessor_ledger::Rule;
-use lessor_ledger::rule::{RefillStyle, TokenBucket};
+use lessor_ledger::rule::{RefillStyle, SlidingWindow, TokenBucket};
 use lessor_protocol::moment::nanos;
 use std::time::Duration;
 
@@ -9,10 +9,9 @@ use std::time::Duration;
 pub fn sustained(rules: &[Rule]) -> f64 {
     let rate = |count: u64, per: Duration| count as f64 / per.as_secs_f64();
     let rates = rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(rule) => rate(rule.limit(), rule.per()),
-        Rule::SlidingLog(rule) => rate(rule.limit(), rule.per()),
-        Rule::FixedWindow(rule) => rate(rule.limit(), rule.per()),
-        Rule::Concurrency(rule) => rate(rule.limit(), rule.longest()),
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => {
+            rate(rule.ceiling(), rule.period())
+        }
         Rule::TokenBucket(rule) if rule.capacity() == 0 => 0.0,
         Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
             rate(rule.refill().min(rule.capacity() + rule.debt()), rule.per())
@@ -27,10 +26,10 @@ pub fn sustained(rules: &[Rule]) -> f64 {
 /// Returns the nanoseconds until a spent permit can be lent again, under all of `rules`.
 pub(super) fn memory(rules: &[Rule]) -> u64 {
     let spans = rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
-        Rule::SlidingLog(rule) => nanos(rule.per() + rule.margin()) / 10 * 11,
-        Rule::FixedWindow(rule) => nanos(rule.per()) / 10 * 11,
-        Rule::Concurrency(rule) => nanos(rule.longest()) / 10 * 11,
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) => {
+            let margin = rule.sliding().map_or(Duration::ZERO, SlidingWindow::margin);
+            nanos(rule.period() + margin) / 10 * 11
+        }
         // No caller waits for permits that the bucket never gains again.
         Rule::TokenBucket(rule) if rule.refill() == 0 => nanos(rule.per()),
         Rule::TokenBucket(rule) => {
