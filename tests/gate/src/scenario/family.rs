@@ -1,9 +1,9 @@
 //! Fleets with limits below a scarce one.
 
 use super::restarts::writing;
-use super::{alone, restarts};
+use super::{alone, restarts, sliding};
 use lessor_ledger::Rule;
-use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket};
+use lessor_ledger::rule::{FixedWindow, TokenBucket};
 use lessor_sim::faults::Fault;
 use lessor_sim::setup::Setup;
 use lessor_sim::{MILLI, SECOND};
@@ -18,19 +18,16 @@ pub(super) fn above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
         return below(setup, Duration::from_secs(60), limit, scarce, dice);
     }
     let per = Duration::from_millis(dice.u64(200..=5_000));
-    let scarce = match dice.bool() {
-        true => TokenBucket::try_new(limit, limit, per, limit).map(Rule::TokenBucket),
-        false => SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow),
-    };
+    let bucket = TokenBucket::try_new(limit, limit, per, limit).expect("numbers in range");
+    let scarce = if dice.bool() { Rule::TokenBucket(bucket) } else { sliding(limit, per) };
     let own = if dice.bool() { per / 10 } else { per * 10 };
-    below(setup, own, limit, scarce.expect("numbers in range"), dice)
+    below(setup, own, limit, scarce, dice)
 }
 
 pub(super) fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     // Longer than any lease, so that spends before the loss count when the limits below open again.
     let (limit, per) = (dice.u64(10..=500), Duration::from_secs(dice.u64(6..=12)));
-    let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
-    let mut setup = restarts(below(setup, per / 20, limit, scarce.expect("numbers in range"), dice), dice);
+    let mut setup = restarts(below(setup, per / 20, limit, sliding(limit, per), dice), dice);
     setup.faults.every.insert(Fault::AllocatorRestart, (40 * SECOND, MILLI));
     setup.lasts = 200 * SECOND;
     setup
@@ -38,8 +35,7 @@ pub(super) fn above_restarts(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 
 pub(super) fn written_above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let (limit, per) = (dice.u64(50..=400), Duration::from_millis(dice.u64(1_000..=5_000)));
-    let scarce = SlidingWindow::try_new(limit, per, Duration::ZERO).map(Rule::SlidingWindow);
-    let mut setup = writing(below(setup, per, limit, scarce.expect("numbers in range"), dice), dice);
+    let mut setup = writing(below(setup, per, limit, sliding(limit, per), dice), dice);
     setup.lasts = 60 * SECOND;
     setup
 }
@@ -47,9 +43,8 @@ pub(super) fn written_above(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 /// Makes one to three limits with windows of `own`, and with far more permits than the `limit` of the `scarce` one
 /// above.
 fn below(setup: Setup, own: Duration, limit: u64, scarce: Rule, dice: &mut fastrand::Rng) -> Setup {
-    let plenty = SlidingWindow::try_new(100 * limit, own, Duration::ZERO).map(Rule::SlidingWindow);
     let mut setup = alone(setup, scarce, 3.0);
-    setup.plan.rules.insert(0, plenty.expect("numbers in range"));
+    setup.plan.rules.insert(0, sliding(100 * limit, own));
     setup.above = 1;
     setup.siblings = dice.usize(0..=2);
     setup

@@ -2,7 +2,7 @@
 
 use super::restarts::written;
 use super::{alone, sliding};
-use lessor_ledger::rule::{Concurrency, FixedWindow, SlidingWindow};
+use lessor_ledger::rule::{Concurrency, FixedWindow};
 use lessor_ledger::{CarryOver, Rule};
 use lessor_sim::adversary::Lie;
 use lessor_sim::live::{Act, Live};
@@ -13,8 +13,7 @@ use std::time::Duration;
 
 pub(super) fn paused(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let limit = dice.u64(100..=1_000);
-    let rule = SlidingWindow::try_new(limit, Duration::from_secs(1), Duration::ZERO);
-    let mut setup = alone(setup, Rule::SlidingWindow(rule.expect("numbers in range")), 2.0);
+    let mut setup = alone(setup, sliding(limit, Duration::from_secs(1)), 2.0);
     let pause = |at: u64| [(at, Act::Pause(3 * SECOND)), (at + 2 * SECOND, Act::Resume)];
     let acts = (1..5).flat_map(|n| pause(n * 4 * SECOND - dice.u64(..SECOND)));
     setup.live = acts.map(|(at, act)| Live { at, act }).collect();
