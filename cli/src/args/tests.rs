@@ -45,6 +45,13 @@ fn a_bad_value_is_exit_code_2() {
     check("lessor demo --users 2");
     check("lessor demo --vendor-restores-at 5");
     check("lessor demo --vendor-halves-at 5 --vendor-restores-at 0");
+    check("lessor demo nothing");
+    check("lessor demo --json vendor");
+    check("lessor demo vendor --seed 1");
+    check("lessor demo vendor --listen 7401");
+    check("lessor demo node --number 0");
+    check("lessor demo node --of 65");
+    check("lessor demo node --listen nowhere");
     check("lessor serve --config x --listen nowhere");
     check("lessor serve --config x --log xml");
     check("lessor serve --config x --log-level a=b=c");

@@ -6,6 +6,7 @@ use lessor::{Builder, Tls, Token};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// An order of the demo to a node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,6 +36,27 @@ pub(crate) struct Job {
     pub(crate) metrics: bool,
     /// The calls that it makes.
     pub(crate) work: Work,
+}
+
+impl Job {
+    /// Makes a job for each of `hands`, whose calls on `limit` at `allocator` wait up to `patience` each.
+    pub(crate) fn replays(
+        hands: &[Vec<DealtCall>],
+        limit: &str,
+        allocator: &str,
+        patience: Duration,
+        metrics: bool,
+    ) -> Vec<Job> {
+        let patience_ns = patience.as_nanos() as u64;
+        let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
+            name: format!("demo-{}", node + 1),
+            allocators: vec![allocator.to_owned()],
+            proof: None,
+            metrics,
+            work: Work::Replay { limit: limit.to_owned(), calls: calls.clone(), patience_ns },
+        };
+        hands.iter().enumerate().map(job).collect()
+    }
 }
 
 /// The files with which a node proves its identity. Each may be replaced by a newer one at any time.

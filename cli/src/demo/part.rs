@@ -3,10 +3,13 @@
 
 mod node;
 mod page;
-mod vendor;
 
+use super::contract::{self, vendor::Vendor};
+use super::print;
 use crate::failure::Failure;
 use crate::limits::{TlsArgs, TokenArgs};
+use crate::runtime;
+use crate::stop::Stop;
 use clap::{Args, Subcommand, value_parser};
 use std::net::SocketAddr;
 
@@ -86,28 +89,20 @@ pub(crate) struct NodeArgs {
 /// Runs a part until it is told to stop.
 pub(crate) fn run(part: &Part) -> Result<(), Failure> {
     match part {
-        Part::Vendor(args) => vendor::run(args),
+        Part::Vendor(args) => run_vendor(args),
         Part::Node(args) => node::run(args),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::args::Cli;
-    use clap::Parser as _;
-
-    #[test]
-    fn a_bad_value_is_exit_code_2() {
-        let check = |args: &str| {
-            let parsed = Cli::try_parse_from(args.split(' '));
-            assert_eq!(parsed.map(|_| ()).map_err(|error| error.exit_code()), Err(2), "{args}");
-        };
-        check("lessor demo nothing");
-        check("lessor demo --json vendor");
-        check("lessor demo vendor --seed 1");
-        check("lessor demo vendor --listen 7401");
-        check("lessor demo node --number 0");
-        check("lessor demo node --of 65");
-        check("lessor demo node --listen nowhere");
-    }
+/// Runs the strict vendor until SIGTERM or SIGINT, and prints its counts.
+fn run_vendor(args: &VendorArgs) -> Result<(), Failure> {
+    let runtime = runtime::on_this_thread()?;
+    runtime.block_on(async {
+        let mut stop = Stop::install()?;
+        let vendor = Vendor::open(contract::judge(), args.listen).await?;
+        // The line needs no reader: a closed stdout is no reason not to serve.
+        let _ = print(format!("listening on {}\n", vendor.url()));
+        stop.asked().await;
+        print(format!("{}\n", vendor.seen_json()))
+    })
 }

@@ -10,7 +10,7 @@ mod trace;
 use super::LOG_LEVEL;
 use super::allocator::Hosted;
 use super::fleet::{Done, Fleet};
-use super::line::{DealtCall, Found, Job, Tally, Work};
+use super::line::{DealtCall, Found, Job, Tally};
 use super::progress::{Progress, follow};
 use super::targets;
 use crate::args::DemoArgs;
@@ -60,7 +60,10 @@ pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result
     let requests = trace::read(file)?;
     let hands = deal::deal(&requests, args.nodes(), args.speed(), args.seed);
     let allocator = Hosted::open(&config(args.speed()), args.listen(), None).await?;
-    let mut fleet = Fleet::launch(jobs(args, allocator.books().url(), &hands), LOG_LEVEL).await?;
+    let patience = PATIENCE.div_f64(args.speed());
+    let url = allocator.books().url();
+    let jobs = Job::replays(&hands, LIMIT_NAME, url, patience, args.targets.is_some());
+    let mut fleet = Fleet::launch(jobs, LOG_LEVEL).await?;
     targets::write(args.targets.as_deref(), &[allocator.books().url()], &fleet)?;
 
     let clock = Clock::since_boot();
@@ -77,22 +80,6 @@ pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result
     let requests = &requests[..played];
     let most = most_of_any_client(&hands, &done, WINDOW.div_f64(args.speed()));
     Ok(summary(args, requests, &done, most, ran))
-}
-
-fn jobs(args: &DemoArgs, allocator: &str, hands: &[Vec<DealtCall>]) -> Vec<Job> {
-    let patience = PATIENCE.div_f64(args.speed());
-    let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
-        name: format!("demo-{}", node + 1),
-        allocators: vec![allocator.to_owned()],
-        proof: None,
-        metrics: args.targets.is_some(),
-        work: Work::Replay {
-            limit: LIMIT_NAME.to_owned(),
-            calls: calls.clone(),
-            patience_ns: patience.as_nanos() as u64,
-        },
-    };
-    hands.iter().enumerate().map(job).collect()
 }
 
 /// Returns how many of the requests one exact limiter of each client admits, with the same patience.

@@ -8,7 +8,7 @@ mod report;
 
 use super::LOG_LEVEL;
 use super::fleet::{Done, Fleet};
-use super::line::{DealtCall, Found, Job, Tally, Work};
+use super::line::{DealtCall, Found, Job, Tally};
 use super::place::{self, Place};
 use super::progress::{Progress, follow};
 use super::served::Served;
@@ -66,8 +66,8 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     let hands: Vec<Vec<DealtCall>> =
         (0..args.nodes()).map(|node| arrivals::deal(node, args.users(), speed, args.seed)).collect();
     let served = Served::open(|folder| place.config(&limit(), folder), args.listen()).await?;
-    let mut fleet =
-        Fleet::launch(jobs(served.books().url(), &hands, args.targets.is_some()), LOG_LEVEL).await?;
+    let jobs = Job::replays(&hands, LIMIT_NAME, served.books().url(), PATIENCE, args.targets.is_some());
+    let mut fleet = Fleet::launch(jobs, LOG_LEVEL).await?;
     targets::write(args.targets.as_deref(), &[served.books().url()], &fleet)?;
 
     let clock = Clock::since_boot();
@@ -87,18 +87,6 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
     drop(served);
     let admitted = admitted(&hands, &done, args.users(), start + lasts);
     Ok(summary(args, place.store(), &done, admitted, ran))
-}
-
-fn jobs(allocator: &str, hands: &[Vec<DealtCall>], metrics: bool) -> Vec<Job> {
-    let patience_ns = PATIENCE.as_nanos() as u64;
-    let job = |(node, calls): (usize, &Vec<DealtCall>)| Job {
-        name: format!("demo-{}", node + 1),
-        allocators: vec![allocator.to_owned()],
-        proof: None,
-        metrics,
-        work: Work::Replay { limit: LIMIT_NAME.to_owned(), calls: calls.clone(), patience_ns },
-    };
-    hands.iter().enumerate().map(job).collect()
 }
 
 /// Returns when each of `users` users was admitted before `end`, on any node.
