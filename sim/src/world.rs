@@ -3,7 +3,6 @@
 
 mod adversaries;
 mod allocator;
-mod aside;
 mod calls;
 mod configured;
 mod decisions;
@@ -27,13 +26,11 @@ mod shared;
 mod stock;
 mod store;
 mod tasks;
-mod thief;
 mod trouble;
 mod vendor;
-mod watch;
 
 pub use rates::sustained;
-pub use report::{Failure, Report};
+pub use report::{Failure, Report, Watch};
 
 use crate::SECOND;
 use crate::adversary::Adversary;
@@ -71,7 +68,6 @@ use store::Store;
 const STEERED_PPM: i64 = 490;
 
 pub use flights::longest;
-pub use watch::Watch;
 
 /// The whole fleet.
 #[derive(Debug)]
