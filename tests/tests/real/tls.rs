@@ -2,7 +2,7 @@
 //! that change while it serves.
 
 mod admin;
-mod desk;
+pub(crate) mod desk;
 mod document;
 mod exposed;
 mod nodes;

@@ -1,15 +1,15 @@
 //! The folder of an allocator that requires identities, with valid, expired and unknown tokens.
 
+pub(super) use crate::tls::desk::Allocator;
+use crate::tls::desk::{Desk as Certified, serve_by};
 use lessor::Tls;
 use lessor_access::{SECRET_BYTES, Tokens, calendar};
-use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
 use lessor_tls::{HttpClient, Token};
-use scenarios::process::{Running, lessor};
-use std::fs::{self, File};
+use scenarios::process::lessor;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
-use tempfile::TempDir;
 
 /// Longest wait for an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,51 +68,25 @@ rules = [{ kind = "sliding_window", limit = 600, per = "60s", margin = "0s" }]
 
 /// A folder with the files of an allocator.
 pub(super) struct Desk {
-    folder: TempDir,
+    certified: Certified,
     pub(super) way: Way,
-}
-
-/// An allocator that is killed when this value is dropped.
-pub(super) struct Allocator {
-    pub(super) running: Running,
-    pub(super) url: String,
 }
 
 impl Desk {
     /// Makes a folder with certificates and roles, and without tokens.
     pub(super) fn new(way: Way) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let authority = DevCa::open(folder.path()).expect("a folder to write in");
-        for (purpose, name) in [(Purpose::Server, "server"), (Purpose::Client, "client")] {
-            authority
-                .sign(purpose, VALID)
-                .expect("good")
-                .write(folder.path(), name)
-                .expect("a folder to write in");
-        }
-        let desk = Desk { folder, way };
+        let desk = Desk { certified: Certified::new(), way };
         fs::write(desk.file("tokens.toml"), Tokens::default().to_string()).expect("a writable file");
         fs::write(desk.file("lessor.toml"), desk.config(ROLES)).expect("a writable file");
         desk
     }
 
     fn config(&self, roles: &str) -> String {
-        let file = |name: &str| self.file(name);
-        let client_ca = match self.way {
-            Way::Mutual => format!(", client_ca = {:?}", file("ca.crt")),
-            Way::Plain | Way::Tls => String::new(),
-        };
         let tls = match self.way {
             Way::Plain => String::new(),
-            Way::Tls | Way::Mutual => {
-                format!(
-                    "tls = {{ certificate = {:?}, key = {:?}{client_ca} }}\n",
-                    file("server.crt"),
-                    file("server.key")
-                )
-            }
+            Way::Tls | Way::Mutual => self.certified.setting(self.way == Way::Mutual),
         };
-        let tokens = file("tokens.toml");
+        let tokens = self.file("tokens.toml");
         format!("[server]\n{tls}[store]\nkind = \"memory\"\n[auth]\ntokens = {tokens:?}\n{roles}{LIMITS}")
     }
 
@@ -124,11 +98,11 @@ impl Desk {
     }
 
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.certified.file(name)
     }
 
     pub(super) fn folder(&self) -> &Path {
-        self.folder.path()
+        self.certified.folder()
     }
 
     /// Runs `lessor token …` on the tokens of this folder.
@@ -162,12 +136,10 @@ impl Desk {
 
     /// Starts the allocator with `options`. It restarts from its store if there is one.
     pub(super) fn serve_with(&self, options: &[&str]) -> Allocator {
-        let log = File::create(self.file("log")).expect("a writable file");
         let mut command = Command::new(lessor());
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "debug", "--config"]);
-        let mut running = Running::start(command.arg(self.file("lessor.toml")).args(options).stderr(log));
-        let url = running.listens();
-        Allocator { running, url }
+        command.arg(self.file("lessor.toml")).args(options);
+        serve_by(&self.certified, command)
     }
 
     /// The client's side of TLS: trusts the folder's authority, and shows a certificate if the server requires one.

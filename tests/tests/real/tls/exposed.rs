@@ -52,9 +52,7 @@ async fn what_is_insecure_is_said_as_long_as_it_serves() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("any of them is let in"), "{said}");
     // With certificates on both sides there is nothing to warn about.
-    let (certificate, key) = desk.files("server");
-    let server =
-        format!("tls = {{ certificate = {certificate:?}, key = {key:?}, client_ca = {:?} }}", desk.ca());
+    let server = desk.setting(true);
     let log = File::create(desk.file("log")).expect("a writable file");
     let mut running = Running::start(command(&desk, &server, Some("0.0.0.0:0")).stderr(log));
     let url = running.listens().replace("0.0.0.0", "127.0.0.1");
