@@ -14,8 +14,9 @@ use crate::setup::{Calls, Sabotage, Setup, parse_rules, plan};
 use crate::topology::{Fate, Lag, Regions, Shared, Topology};
 use crate::traffic::{WORKLOADS, Workload};
 use lessor_ledger::Rule;
+use lessor_ledger::pool::Plan;
 use lessor_ledger::rule::{RefillStyle, TokenBucket, Windows};
-use lessor_ledger::share::{Believe, Safe, Sharing, Trust};
+use lessor_ledger::share::{Believe, Safe, Trust};
 use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use std::fmt::Display;
@@ -59,34 +60,32 @@ pub fn bare() -> Setup {
 
 /// Writes `setup` in one line, without the command that runs it again: that command contains the line.
 pub fn write(setup: &Setup) -> String {
+    let Plan { rules, clocks, ease_off, lessees_max, .. } = &setup.plan;
+    let (seed, rules, drift) = (setup.seed, rules_text(rules), clocks.drift_ppm());
+    let plan =
+        format!("seed={seed} rules={rules} drift={drift} ease_off={ease_off} lessees_max={lessees_max}");
+    let missing = words(&bare());
+    let differs = |word: &String| !missing.contains(word);
+    joined([plan].into_iter().chain(words(setup).into_iter().filter(differs)), " ")
+}
+
+/// Returns the words of `setup` that need not be said where they are the same for a bare one.
+fn words(setup: &Setup) -> Vec<String> {
     let mut words = vec![];
     let mut say = |name: &str, value: &dyn Display| words.push(format!("{name}={value}"));
-    say("seed", &setup.seed);
-    say("rules", &rules_text(&setup.plan.rules));
-    say("drift", &setup.plan.clocks.drift_ppm());
-    say("ease_off", &setup.plan.ease_off);
-    say("lessees_max", &setup.plan.lessees_max);
     let sharing = &setup.plan.sharing;
-    if *sharing != Sharing::default() || setup.priorities > 0 {
-        say("priorities", &setup.priorities);
-        say("reserve", &sharing.reserve);
-        say("lease_max", &sharing.lease_max);
-        sharing.guaranteed.iter().for_each(|permits| say("guaranteed", permits));
-    }
+    say("priorities", &setup.priorities);
+    say("reserve", &sharing.reserve);
+    say("lease_max", &sharing.lease_max);
+    sharing.guaranteed.iter().for_each(|permits| say("guaranteed", permits));
     if let Some(safe) = sharing.safe {
         say("safe", &safe_text(safe));
     }
     let Trust { believe, longest, keep_percent, ease } = sharing.vendor;
-    if sharing.vendor != Trust::default() {
-        let times = [longest, ease].map(nanos);
-        say("vendor", &format!("{}/{}/{keep_percent}/{}", believe.name(), times[0], times[1]));
-    }
-    if setup.above > 0 {
-        say("above", &setup.above);
-    }
-    if setup.siblings > 0 {
-        say("siblings", &setup.siblings);
-    }
+    let times = [longest, ease].map(nanos);
+    say("vendor", &format!("{}/{}/{keep_percent}/{}", believe.name(), times[0], times[1]));
+    say("above", &setup.above);
+    say("siblings", &setup.siblings);
     if let Topology::Regions(Regions { count, far: Latency { one_way, jitter } }) = setup.topology {
         say("regions", &format!("{count}/{one_way}/{jitter}"));
     }
@@ -94,56 +93,38 @@ pub fn write(setup: &Setup) -> String {
         say_shared(shared, &mut say);
     }
     say("nodes", &setup.nodes);
-    if setup.identities > 0 {
-        say("identities", &setup.identities);
-    }
-    if setup.pools > 1 {
-        say("pools", &setup.pools);
-    }
-    if !setup.adversaries.is_empty() {
-        say("foes", &setup.adversaries.iter().map(|lie| lie.name()).collect::<Vec<_>>().join(","));
-    }
+    say("identities", &setup.identities);
+    say("pools", &setup.pools);
+    say("foes", &joined(setup.adversaries.iter().map(|lie| lie.name()), ","));
     say("workload", &setup.workload.name());
     say("demand", &setup.demand);
     say("cost_max", &setup.cost_max);
-    if setup.calls != Calls::Mixed {
-        say("calls", &setup.calls.name());
-    }
-    if setup.reserves > 0 {
-        say("reserves", &setup.reserves);
-    }
-    if setup.in_vain > 0 {
-        say("in_vain", &setup.in_vain);
-    }
-    if setup.sprees > 0 {
-        say("sprees", &setup.sprees);
-    }
-    if setup.store > 0 {
-        say("store", &setup.store);
-    }
+    say("calls", &setup.calls.name());
+    say("reserves", &setup.reserves);
+    say("in_vain", &setup.in_vain);
+    say("sprees", &setup.sprees);
+    say("store", &setup.store);
     say("patience", &setup.patience);
     say("one_way", &setup.latency.one_way);
     say("jitter", &setup.latency.jitter);
-    if !setup.distances.is_empty() {
-        say("distances", &setup.distances.iter().map(u64::to_string).collect::<Vec<_>>().join(","));
-    }
+    say("distances", &joined(setup.distances.iter(), ","));
     say("drifting", &setup.drifting);
     say("start", &setup.start);
     say("lasts", &setup.lasts);
     say("then_calm", &setup.then_calm);
-    if setup.sabotage != Sabotage::None {
-        say("sabotage", &setup.sabotage.name());
-    }
-    if !setup.live.is_empty() {
-        say("live", &setup.live.iter().map(ToString::to_string).collect::<Vec<_>>().join("|"));
-    }
+    say("sabotage", &setup.sabotage.name());
+    say("live", &joined(setup.live.iter(), "|"));
     for (fault, chance) in &setup.faults.chance {
         say(fault.name(), chance);
     }
     for (fault, (every, longest)) in &setup.faults.every {
         say(fault.name(), &format!("{every}/{longest}"));
     }
-    words.join(" ")
+    words
+}
+
+fn joined(parts: impl Iterator<Item = impl Display>, between: &str) -> String {
+    parts.map(|part| part.to_string()).collect::<Vec<_>>().join(between)
 }
 
 /// Reads a setup from `text`, and adds the command that runs it again.
@@ -256,13 +237,10 @@ fn say_shared(shared: &Shared, say: &mut impl FnMut(&str, &dyn Display)) {
         shared;
     say("allocators", &format!("{count}/{one_way}/{jitter}"));
     if !fates.is_empty() {
-        say("fates", &fates.iter().map(|fate| fate.name()).collect::<Vec<_>>().join(","));
+        say("fates", &joined(fates.iter().map(|fate| fate.name()), ","));
     }
     if !ways.is_empty() {
-        say(
-            "ways",
-            &ways.iter().map(|(there, back)| format!("{there}/{back}")).collect::<Vec<_>>().join(","),
-        );
+        say("ways", &joined(ways.iter().map(|(there, back)| format!("{there}/{back}")), ","));
     }
     if *is_clockless {
         say("clockless", is_clockless);
