@@ -38,16 +38,12 @@ pub(crate) struct Lines {
 enum Form {
     /// Not known before the first line.
     Unknown(Csv),
+    /// JSON Lines.
     Json,
-    Csv {
-        offset: usize,
-        client: usize,
-        csv: Csv,
-    },
+    /// CSV, with the columns of offset and client.
+    Csv { offset: usize, client: usize, csv: Csv },
     /// An access log, whose requests are those of a CSV file.
-    Log {
-        csv: Csv,
-    },
+    Log { csv: Csv },
 }
 
 /// The request that each line of a CSV file or an access log makes: one permit.

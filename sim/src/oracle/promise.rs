@@ -17,6 +17,7 @@ use windows::Windows;
 /// A rule, kept by remembering the admissions that count.
 #[derive(Clone, Debug)]
 pub(super) enum Promise {
+    /// A window that slides, as the allocator counts it and as a vendor does.
     Sliding {
         kind: &'static str,
         limit: u64,
@@ -26,6 +27,7 @@ pub(super) enum Promise {
         vendor: Window,
         on_the_way: BinaryHeap<Reverse<(u64, u64)>>,
     },
+    /// Windows that follow each other.
     Fixed(Windows),
     /// A single central bucket. Amounts are in parts of a permit, `per` of which make one.
     Bucket {
@@ -41,25 +43,11 @@ pub(super) enum Promise {
         former: Option<(u64, Box<Promise>)>,
     },
     /// Calls that have begun and not ended, whichever process made them.
-    InFlight {
-        limit: u64,
-        in_flight: u64,
-        slack: Slack,
-    },
+    InFlight { limit: u64, in_flight: u64, slack: Slack },
     /// A bucket that is refilled at instants of the allocator's clock, `per` nanoseconds apart.
-    Interval {
-        capacity: u64,
-        refill: u64,
-        per: u64,
-        level: u64,
-        next: u64,
-    },
+    Interval { capacity: u64, refill: u64, per: u64, level: u64, next: u64 },
     /// A bucket that warms up. It is cold again once it was full, with nothing lent, for as long as that takes.
-    Warming {
-        bucket: Box<Warming>,
-        warm_up: WarmUp,
-        full_since: Option<u64>,
-    },
+    Warming { bucket: Box<Warming>, warm_up: WarmUp, full_since: Option<u64> },
 }
 
 impl Promise {

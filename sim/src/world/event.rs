@@ -23,156 +23,75 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     /// A node's task wakes by itself.
-    Wake {
-        node: usize,
-        life: u64,
-    },
+    Wake { node: usize, life: u64 },
     /// A message reaches the allocator.
     Ask(Message),
     /// An answer reaches a node.
     Answer(Reply),
     /// A node has waited long enough for an answer.
-    TimeOut {
-        node: usize,
-        life: u64,
-        exchange: u64,
-    },
+    TimeOut { node: usize, life: u64, exchange: u64 },
     /// The next permit of a steady flow is due for the first caller in line.
-    Due {
-        desk: usize,
-        life: u64,
-    },
+    Due { desk: usize, life: u64 },
     /// A caller has waited for as long as its patience lasts.
-    GiveUp {
-        desk: usize,
-        life: u64,
-        ticket: u64,
-    },
+    GiveUp { desk: usize, life: u64, ticket: u64 },
     /// A call has ended, as the vendor sees it.
-    Land {
-        limit: usize,
-        permits: u64,
-    },
+    Land { limit: usize, permits: u64 },
     /// The process that made a call learns that it has ended.
-    HandBack {
-        desk: usize,
-        life: u64,
-        permits: u64,
-    },
+    HandBack { desk: usize, life: u64, permits: u64 },
     /// A call on several limits finds another one short and puts its permits back.
-    PutBack {
-        desk: usize,
-        life: u64,
-        permits: u64,
-    },
+    PutBack { desk: usize, life: u64, permits: u64 },
     /// A call that had reserved is over, and did not need `rest`.
-    Settle {
-        desk: usize,
-        life: u64,
-        number: u64,
-        rest: u64,
-    },
+    Settle { desk: usize, life: u64, number: u64, rest: u64 },
     /// An adversary asks.
     Scheme(usize),
     /// Rates change.
-    Traffic {
-        generation: u64,
-    },
+    Traffic { generation: u64 },
     /// A timed fault strikes.
     Strike(Fault),
     /// An operator performs the act at this place of the setup.
     Operate(usize),
     /// A node's process starts.
-    Start {
-        node: usize,
-        life: u64,
-    },
+    Start { node: usize, life: u64 },
     /// A frozen clock goes on.
-    Thaw {
-        node: usize,
-        ppm: i64,
-    },
+    Thaw { node: usize, ppm: i64 },
     /// A daemon ends the slew of a host's clock: the allocator's for 0, or that of node `host - 1`.
-    Unslew {
-        host: usize,
-    },
+    Unslew { host: usize },
     /// The task of a region wakes by itself.
-    RegionWakes {
-        region: usize,
-        life: u64,
-    },
+    RegionWakes { region: usize, life: u64 },
     /// A region has waited long enough for an answer.
-    RegionTimesOut {
-        region: usize,
-        life: u64,
-        exchange: u64,
-    },
+    RegionTimesOut { region: usize, life: u64, exchange: u64 },
     /// A region's process starts, without its books.
-    RegionStarts {
-        region: usize,
-        life: u64,
-    },
-    /// The clock of the first allocator is wrong from now on, or goes on after it stood still.
+    RegionStarts { region: usize, life: u64 },
+    /// The clock of the first allocator is wrong from now on.
     Lags,
-    RegionThaws {
-        ppm: i64,
-    },
+    /// The clock of the first allocator goes on after it stood still.
+    RegionThaws { ppm: i64 },
     /// An allocator signs the head of the store.
-    Signs {
-        region: usize,
-        life: u64,
-    },
-    /// A call of an allocator reaches the store, its answer comes back, or the wait for one is over.
-    AtStore {
-        region: usize,
-        letter: u64,
-    },
-    FromStore {
-        region: usize,
-        letter: u64,
-    },
-    StoreSilent {
-        region: usize,
-        life: u64,
-        letter: u64,
-    },
+    Signs { region: usize, life: u64 },
+    /// A call of an allocator reaches the store.
+    AtStore { region: usize, letter: u64 },
+    /// The answer of the store reaches the allocator.
+    FromStore { region: usize, letter: u64 },
+    /// An allocator has waited long enough for the store.
+    StoreSilent { region: usize, life: u64, letter: u64 },
     /// The clock of the store is set again.
     SetAgain,
     /// The file of an allocator that shares a store is replaced by a newer one.
-    HasNewFile {
-        region: usize,
-        version: u64,
-    },
-    /// A publication goes on after a pause, or its operator waits no longer.
-    PublishWakes {
-        region: usize,
-        life: u64,
-        number: u64,
-    },
-    PublishTimesOut {
-        region: usize,
-        life: u64,
-        number: u64,
-    },
+    HasNewFile { region: usize, version: u64 },
+    /// A publication goes on after a pause.
+    PublishWakes { region: usize, life: u64, number: u64 },
+    /// The operator of a publication waits no longer.
+    PublishTimesOut { region: usize, life: u64, number: u64 },
     /// Operators lift what they decided, once the trouble is over.
     Lift,
     /// Callers at a node spend all that it has, at the last instant.
-    Spree {
-        desk: usize,
-        life: u64,
-    },
+    Spree { desk: usize, life: u64 },
     /// The allocator's process starts.
-    Reopen {
-        life: u64,
-    },
+    Reopen { life: u64 },
     /// The allocator copies the next pool that it writes down.
-    Copies {
-        life: u64,
-    },
+    Copies { life: u64 },
     /// The batch that the allocator wrote is durable.
-    Durable {
-        life: u64,
-    },
+    Durable { life: u64 },
     /// The allocator forgets what it can.
     Sweep,
     /// The next phase begins.

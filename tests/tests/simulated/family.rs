@@ -20,35 +20,20 @@ const SESSIONS: usize = 2 * ABOVE.len();
 
 #[derive(Clone, Debug)]
 enum Step {
-    Wait {
-        nanos: u64,
-    },
-    Ask {
-        who: usize,
-        keep: u64,
-        want: u64,
-        waiting: u64,
-    },
-    Spend {
-        who: usize,
-        permits: u64,
-    },
-    Leave {
-        who: usize,
-    },
+    /// Time passes.
+    Wait { nanos: u64 },
+    /// A session keeps at most `keep` of what it holds, and asks.
+    Ask { who: usize, keep: u64, want: u64, waiting: u64 },
+    /// A session spends, if it holds as many permits.
+    Spend { who: usize, permits: u64 },
+    /// A session says goodbye, and another takes its place.
+    Leave { who: usize },
     /// The process dies and another takes its place. What it held burns.
-    Die {
-        who: usize,
-    },
+    Die { who: usize },
     /// The pool is dropped, if it cannot be told from a new one.
-    Forget {
-        pool: usize,
-    },
+    Forget { pool: usize },
     /// Users of the first tenant come for a permit, one after another, and spend it. They report it or die.
-    Flood {
-        users: u64,
-        die: bool,
-    },
+    Flood { users: u64, die: bool },
     /// All permits in hand and all that are available could be spent at this moment.
     Rush,
 }

@@ -19,35 +19,18 @@ const SESSIONS: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    Wait {
-        nanos: u64,
-    },
+    /// Time passes.
+    Wait { nanos: u64 },
     /// An honest session keeps at most `keep` of what it holds, and asks.
-    Ask {
-        who: usize,
-        keep: u64,
-        want: u64,
-        waiting: u64,
-        demand_milli: u64,
-    },
+    Ask { who: usize, keep: u64, want: u64, waiting: u64, demand_milli: u64 },
     /// A session spends, if it holds as many permits.
-    Spend {
-        who: usize,
-        permits: u64,
-    },
+    Spend { who: usize, permits: u64 },
     /// A session says goodbye, and another takes its place.
-    Leave {
-        who: usize,
-    },
+    Leave { who: usize },
     /// An ask that was sent before arrives again.
-    Replay {
-        message: usize,
-    },
+    Replay { message: usize },
     /// A session that never spends sends anything.
-    Lie {
-        seq: u64,
-        ask: Ask,
-    },
+    Lie { seq: u64, ask: Ask },
 }
 
 fn step() -> impl Strategy<Value = Step> {

@@ -20,20 +20,12 @@ pub(in crate::oracle) struct Windows {
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Epoch {
-        per: u64,
-        window: u64,
-    },
-    Calendar {
-        civil: Box<Civil>,
-        label: Option<Label>,
-    },
+    /// Windows that follow the epoch.
+    Epoch { per: u64, window: u64 },
+    /// Days, weeks or months.
+    Calendar { civil: Box<Civil>, label: Option<Label> },
     /// Before `sure` the open window is unknown: leases from before the rule may have opened one.
-    FirstUse {
-        per: u64,
-        ends: u64,
-        sure: u64,
-    },
+    FirstUse { per: u64, ends: u64, sure: u64 },
 }
 
 /// The end of a window that has not begun.
