@@ -5,7 +5,7 @@ mod by_share;
 mod claims;
 mod ranked;
 
-use claims::Modest;
+use claims::peers::Modest;
 use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::sizing::PERMIT;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Claims in the order in which a rising water level fills them: by what each wants for its weight.
 
 use super::Claim;
-use super::claims::Level;
+use super::claims::peers::Level;
 use super::ranked::{Entry, Ranked};
 use std::cmp::Ordering;
 use std::fmt::Debug;

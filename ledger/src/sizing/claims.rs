@@ -1,10 +1,9 @@
 //! The claims of sessions on a pool, as sums and orders that change when one session changes. So a grant is sized in time
 //! logarithmic in the number of sessions. The reference that walks all sessions is in the tests.
 
-mod peers;
+pub(super) mod peers;
 
 pub use peers::{Before, Peers};
-pub(super) use peers::{Level, Levels, Modest, OfIdentity};
 
 use super::by_share::{ByShare, ShareSum};
 use super::ranked::{Entry, Ranked};

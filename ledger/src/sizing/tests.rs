@@ -1,6 +1,6 @@
 //! Tests of sizing: shares worked out by hand, and laws that hold for all claims.
 
-use super::claims::{Level, Levels, OfIdentity};
+use super::claims::peers::{Level, Levels, OfIdentity};
 use super::*;
 use crate::share::{Owner, Share};
 use proptest::prelude::*;

@@ -9,9 +9,11 @@ use crate::CarryOver;
 use crate::pool::{Books, Holder, PoolView};
 use crate::registry::Upstream;
 use crate::registry::fixtures::Config;
+use crate::rejection::{AskRejection, Reason};
 use crate::rule::{Gap, Ledger};
 use crate::share::Share;
 use crate::sizing::Scarcity;
+use lessor_protocol::{Answer, Ask, Key};
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
