@@ -169,7 +169,7 @@ impl Pool {
             claim: Claim { share: *session.share, holds, ..claim },
             since: self.now.since(session.lent),
             accrues_for: self.accrues_for(place),
-            turn: self.turn(place),
+            turn: poll(self.term),
         }
     }
 

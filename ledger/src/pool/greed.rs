@@ -28,9 +28,10 @@ const RTT_MAX: Duration = Duration::from_millis(500);
 /// Longest time, in round trips of the farthest session, that a nearer one waits for the others to have had a permit.
 const ROUND_RTTS: u32 = 4;
 
-/// The longest round trip of the sessions that lately found too little.
+/// The longest round trip of the sessions of the highest priority that lately found too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Farthest {
+    pub(super) priority: u64,
     pub(super) rtt: Duration,
     /// By then the session has asked again, or wants nothing.
     pub(super) until: Moment,
@@ -39,17 +40,19 @@ pub(super) struct Farthest {
 impl Pool {
     /// Notes how far away the session at `place` is, if it holds nothing and found too little: `permits` are to be lent for
     /// `ask`. A session may say any round trip, but asks no sooner than a round trip after an answer. Where that is short
-    /// beside a poll, all sessions ask equally often. A root is put away after each exchange.
+    /// beside a poll, all sessions ask equally often. Permits of a pool that leases are on their way from above. A root is
+    /// put away after each exchange.
     pub(super) fn note_distance(&mut self, place: Place, ask: &Ask, permits: u64) {
         let (session, now) = (&self.sessions[place], self.now);
         let rtt = session.rtt.min(RTT_MAX).min(now.since(session.answered));
         let lacks = permits < ask.want && session.outstanding == 0 && !session.is_unproven;
-        if !lacks || rtt <= poll(self.term) / 2 || self.plan.is_root {
+        if !lacks || rtt <= poll(self.term) / 2 || self.plan.is_root || self.plan.is_borrowed {
             return;
         }
-        let until = now + 2 * session.term + rtt;
-        if rtt >= self.excess_demand.farthest.rtt || self.excess_demand.farthest.until <= now {
-            self.excess_demand.farthest = Farthest { rtt, until };
+        let (priority, until) = (session.share.priority, now + 2 * session.term + rtt);
+        let known = self.excess_demand.farthest;
+        if (priority, rtt) >= (known.priority, known.rtt) || known.until <= now {
+            self.excess_demand.farthest = Farthest { priority, rtt, until };
         }
     }
 
@@ -62,19 +65,20 @@ impl Pool {
         self.term.max(between)
     }
 
-    /// Returns how long after its last grant `place` has its turn at a single permit. A session asks again a poll and a round
-    /// trip after an answer. One that is nearer than another would have more turns than that one, and find each permit
-    /// first: it waits until all sessions could have had a permit.
-    pub(super) fn turn(&self, place: Place) -> Duration {
-        let poll = poll(self.term);
-        let Farthest { rtt, until } = self.excess_demand.farthest;
-        let nearer_by = rtt.saturating_sub(self.sessions[place].rtt);
-        if until <= self.now || nearer_by <= rtt / 2 {
+    /// Returns how long after its last grant `place` has its turn at a single permit, where `sessions` share `left` permits.
+    /// A session asks again a poll and a round trip after an answer. One that is nearer than another would have more turns
+    /// than that one, and find each permit first: it waits until all sessions could have had a permit. While there is one
+    /// for each of them, or half of the most that there can be, it leaves none to others.
+    pub(super) fn turn(&self, place: Place, sessions: u64, left: u64) -> Duration {
+        let (poll, session) = (poll(self.term), &self.sessions[place]);
+        let Farthest { priority, rtt, until } = self.excess_demand.farthest;
+        let is_distant = rtt.saturating_sub(session.rtt) <= rtt / 2;
+        let is_enough = left >= sessions.min((self.ceiling() / 2).max(2));
+        if until <= self.now || session.share.priority > priority || is_distant || is_enough {
             return poll;
         }
-        let sessions = self.sessions.claims().peers(self.sessions[place].share.priority).count() + 1;
         let a_round = lasts(sessions, self.ledgers.sustained(THOUSAND_SECONDS));
-        (poll + nearer_by).max(a_round.min(ROUND_RTTS * rtt))
+        a_round.min(ROUND_RTTS * rtt).max(poll)
     }
 
     /// Returns how many more permits `place` may hold, and whether it hoards: it has long held more than its share without

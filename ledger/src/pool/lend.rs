@@ -161,6 +161,9 @@ impl Pool {
         let yields = is_spent && self.yields(place);
         asker.want = wants.min(self.identity_may_take(place, others, supply, is_spent));
         asker.want = if yields { asker.want.min(ask.waiting) } else { asker.want };
+        if is_spent {
+            asker.turn = self.turn(place, others.count() + 1, supply.left);
+        }
         // A group's guarantee goes before the share of an identity, but not for sessions that the identity may have made up.
         let owed = owed.min(if self.sessions[place].is_unproven { asker.want } else { wants });
         let (Sized { permits, state }, hold) = match is_reusable {

@@ -42,7 +42,7 @@ impl Usual for ExcessDemand {
     const USUAL: &'static Self = &ExcessDemand {
         excess: Excess::NONE,
         shortage: Shortage { priority: 0, until: Moment::ORIGIN },
-        farthest: Farthest { rtt: Duration::ZERO, until: Moment::ORIGIN },
+        farthest: Farthest { priority: 0, rtt: Duration::ZERO, until: Moment::ORIGIN },
     };
 }
 
@@ -52,6 +52,7 @@ impl ExcessDemand {
         self.excess.carry(carrier);
         carrier.number(&mut self.shortage.priority);
         carrier.moment(&mut self.shortage.until);
+        carrier.number(&mut self.farthest.priority);
         carrier.span(&mut self.farthest.rtt);
         carrier.moment(&mut self.farthest.until);
     }
