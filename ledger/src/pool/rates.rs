@@ -314,7 +314,7 @@ impl Pool {
         let asks = Asks {
             owner: me.share.owner,
             weight: weight_of(me),
-            demand: demand_of(flow.speed(), ask.demand_milli),
+            demand: demand_of(flow.speed(), me, ask.demand_milli, ask.waiting),
             largest: me.turn.largest,
             waits_since: me.turn.waits_since,
         };

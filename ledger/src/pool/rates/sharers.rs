@@ -13,6 +13,8 @@ use crate::pool::session::Session;
 use crate::rule::{Part, SHARES, Speed};
 use crate::share::Owner;
 use lessor_protocol::Moment;
+use lessor_protocol::moment::nanos;
+use lessor_protocol::sizing::PERMIT;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -118,8 +120,11 @@ pub(super) fn weight_of(session: &Session) -> u64 {
     session.share.weight.max(1)
 }
 
-/// Returns a demand in permits per 1,000 s as a share of a flow of this `speed`.
-pub(super) fn demand_of(speed: Speed, demand_milli: u64) -> u64 {
+/// Returns the demand of `session` as a share of a flow of this `speed`: `demand_milli` permits per 1,000 s, and within a
+/// term the permits that `waiting` callers wait for.
+pub(super) fn demand_of(speed: Speed, session: &Session, demand_milli: u64, waiting: u64) -> u64 {
+    let queue = u128::from(waiting) * PERMIT / u128::from(nanos(session.term).max(1));
+    let demand_milli = demand_milli.saturating_add(u64::try_from(queue).unwrap_or(u64::MAX));
     speed.share_of(demand_milli).min(SHARES)
 }
 
@@ -266,7 +271,7 @@ impl Sharers {
         let shares = session.age != Age::Asking && (charged.cap > 0 || until.is_some());
         let waits_since = turn.waits_since.filter(|_| self.now <= turn.expected);
         let member = Member {
-            demand: demand_of(self.speed, session.demand_milli),
+            demand: demand_of(self.speed, session, session.demand_milli, session.waiting),
             weight: weight_of(session),
             largest: turn.largest,
             charged,

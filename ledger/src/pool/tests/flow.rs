@@ -183,3 +183,46 @@ fn a_turn_that_is_not_handed_over_ends_by_itself() {
         assert!(had >= 6_000, "beside {hoarders}: {had} ms of 20,000");
     }
 }
+
+/// Returns the interval at which a session of the identity `owner`, one caller of which waits, is lent a flow of one
+/// permit each 10 ms within five seconds, beside `busy` sessions of the identity 1 that say they want it all.
+fn beside_busy(busy: u64, owner: u64) -> Option<Duration> {
+    let ten = Duration::from_millis(10);
+    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(20, 1, ten).expect("valid"))]);
+    let mut rates = vec![RateClaim::None; busy as usize];
+    let (waits, mut asks) = (Taker::new(owner, 100).holder, 1_000);
+    for now in 0..6_000 {
+        for (id, rate) in (0..).zip(&mut rates).filter(|(id, _)| now % 100 == *id) {
+            let ask =
+                Ask { want: 3, waiting: 3, demand_milli: 100_000, largest: 1, rate: *rate, ..Ask::default() };
+            let told = grant(pool.renew(millis(now), Taker::new(1, id).holder, now + 1, ask));
+            if let Rate::Lent { lease, .. } = told.rate {
+                *rate = RateClaim::Holds(lease);
+            }
+        }
+        if now >= asks {
+            let ask = Ask { want: 1, waiting: 1, largest: 1, ..Ask::default() };
+            let told = grant(pool.renew(millis(now), waits, now + 1, ask));
+            if let Rate::Lent { lease, .. } = told.rate {
+                return Some(lease.interval);
+            }
+            asks = now + u64::try_from(told.ask_after.as_millis()).expect("short").max(1);
+        }
+    }
+    None
+}
+
+/// The bug: callers in line were no demand for a flow, so a session with nothing else was never lent any of it.
+#[test]
+fn a_session_whose_callers_only_wait_has_its_part_of_a_flow_beside_busy_ones() {
+    for busy in [1, 2, 5] {
+        for owner in [1, 2] {
+            let interval = beside_busy(busy, owner);
+            println!("beside {busy}, of {owner}: {interval:?}");
+            assert!(
+                interval.is_some_and(|interval| interval <= SECOND / 2),
+                "beside {busy}, of {owner}: {interval:?}"
+            );
+        }
+    }
+}

@@ -17,9 +17,11 @@ use std::time::Duration;
 /// Returns the figures of `place`, which demands of the flow of `pool` what `ask` says.
 pub(super) fn figures(pool: &Pool, place: Place, ask: &Ask) -> Figures {
     let flow = pool.flow.as_deref().expect("it has one");
-    let demand = |milli: u64| demand_of(flow.speed(), milli);
-    let others = others_in_flow(pool, place).map(|other| (other, demand(other.demand_milli)));
-    let me = (&pool.sessions[place], demand(ask.demand_milli));
+    let demand = |session, milli, waiting| demand_of(flow.speed(), session, milli, waiting);
+    let others = others_in_flow(pool, place);
+    let others = others.map(|other| (other, demand(other, other.demand_milli, other.waiting)));
+    let me = &pool.sessions[place];
+    let me = (me, demand(me, ask.demand_milli, ask.waiting));
     let burst = flow.burst().saturating_sub(pool.reserve());
     let row = Row::new(pool.now, burst, me, others.collect(), pool.sessions.values());
     let largest =
