@@ -6,7 +6,7 @@
 
 use super::{Draw, Rule, Saved, Since};
 use crate::CarryOver;
-use lessor_protocol::{ClockBounds, Moment};
+use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -130,14 +130,14 @@ pub trait Calls {
     fn longest(&self) -> Option<Duration>;
 }
 
-/// Scales a charge of `part` in `whole` to the same proportion of `of`, rounded up. A `whole` of 0 gives no proportion,
-/// so `part` stays as it is.
+/// Scales a charge of `part` in `whole` to the same proportion of `of`, rounded up, and to `PERMITS_MAX` at most: a
+/// top-up may have allowed much more than `whole`. A `whole` of 0 gives no proportion, so `part` stays as it is.
 pub(crate) fn scaled_up(part: u64, whole: u64, of: u64) -> u64 {
     if whole == 0 {
         return part;
     }
     let scaled = (u128::from(part) * u128::from(of)).div_ceil(u128::from(whole));
-    u64::try_from(scaled).unwrap_or(u64::MAX)
+    u64::try_from(scaled).unwrap_or(u64::MAX).min(PERMITS_MAX)
 }
 
 /// A rate, as permits over a span of nanoseconds. The span is never zero.

@@ -204,7 +204,7 @@ impl RuleAccount for FirstUseLedger {
         }
         if let Some(open) = self.open.as_mut().filter(|_| carry_over == CarryOver::Proportional) {
             let settled = scaled_up(open.charged - self.outstanding, self.limit, rule.limit());
-            (open.charged, open.since) = (self.outstanding + settled, self.now);
+            (open.charged, open.since) = ((self.outstanding + settled).min(PERMITS_MAX), self.now);
         }
         self.limit = rule.limit();
         true
@@ -381,5 +381,23 @@ mod tests {
         ledger.settle(6, millis(50));
         ledger.advance(millis(100));
         assert_eq!((ledger.available(), ledger.is_fresh()), (4, true));
+    }
+
+    /// The bug: a top-up had allowed more charges than the limit, and what is charged, scaled, did not fit 64 bits.
+    #[test]
+    fn in_proportion_no_more_is_charged_than_there_can_be() {
+        let mut first = ledger(1, 0);
+        first.top_up(10_000);
+        first.charge(3_001);
+        first.settle(3_000, millis(10));
+        let windows = Windows::FirstUse { per: Duration::from_millis(100) };
+        let most = Rule::FixedWindow(FixedWindow::of(PERMITS_MAX, windows).expect("valid"));
+        let clocks = ClockBounds::try_new(0).expect("no drift");
+        assert!(first.change(&most, clocks, CarryOver::Proportional));
+        assert_eq!((first.available(), first.is_sound()), (0, true));
+        let since = Since { gap: Gap::Counted, written: millis(10).into(), now: millis(10), clocks };
+        let mut again = ledger(PERMITS_MAX, 10);
+        assert!(again.restore(&first.save(), since, (1, millis(90))));
+        assert_eq!(again.available(), 0);
     }
 }

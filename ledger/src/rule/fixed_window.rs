@@ -305,7 +305,7 @@ impl RuleAccount for FixedLedger {
         }
         if carry_over == CarryOver::Proportional {
             let settled = scaled_up(self.charged - self.outstanding, self.limit, rule.limit());
-            self.charged = self.outstanding + settled;
+            self.charged = (self.outstanding + settled).min(PERMITS_MAX);
             self.since = self.now;
         }
         self.limit = rule.limit();

@@ -120,6 +120,28 @@ async fn a_dry_run_shows_every_pool_and_changes_none() {
     assert_eq!(app.books().await, before);
 }
 
+/// The bug: what was spent, scaled in proportion, did not fit 64 bits. The allocator lost the books of all limits by that.
+#[tokio::test]
+async fn a_dry_run_in_proportion_beyond_all_bounds_costs_no_limit_its_books() {
+    let app = App::new(true);
+    assert_eq!(app.request("PUT", "/v1/limits/a", None, &limit(1)).await.status, StatusCode::CREATED);
+    let topped = app.post("/v1/limits/a/top-up?confirm=true", r#"{"permits":10000}"#).await;
+    assert_eq!(topped.status, StatusCode::OK, "{}", topped.text);
+    let ask = |spent: u64, want: u64| json!([{ "limit": "a", "spent_total": spent, "held": 0, "want": want, "waiting": want }]);
+    let lent = app.lease(1, 1, ask(0, 3_000)).await[0]["permits"].as_u64().expect("a number");
+    assert!(lent > 1_000, "{lent}");
+    app.lease(1, 2, ask(lent, 1)).await;
+    let path = "/v1/limits/a?dry_run=true&carry=proportional";
+    let tried = app.request("PUT", path, Some("*"), &limit((1 << 53) - 1)).await;
+    assert_eq!(
+        (tried.status, &tried.json()["pools"][0]["available_after"]),
+        (StatusCode::OK, &json!(0)),
+        "{}",
+        tried.text
+    );
+    assert_eq!(app.lease(2, 1, json!([self::ask(100)])).await[0]["permits"], json!(100));
+}
+
 #[tokio::test]
 async fn a_top_up_is_made_once_however_often_it_is_sent() {
     let app = App::new(true);

@@ -150,3 +150,21 @@ fn a_late_credit_helps_only_the_window_it_was_lent_in() {
     assert_eq!(ledger.available(), 3, "the lease ended at the boundary: it was lent before it");
     assert!(ledger.is_sound());
 }
+
+/// The bug: a top-up had allowed more charges than the limit, and what is charged, scaled, did not fit 64 bits.
+#[test]
+fn in_proportion_no_more_is_charged_than_there_can_be() {
+    let mut first = ledger(1, 0);
+    first.top_up(10_000);
+    first.charge(3_001);
+    first.settle(3_000, millis(10));
+    let per = Duration::from_millis(100);
+    let most = Rule::FixedWindow(FixedWindow::try_new(PERMITS_MAX, per).expect("valid"));
+    let clocks = ClockBounds::try_new(0).expect("no drift");
+    assert!(first.change(&most, clocks, CarryOver::Proportional));
+    assert_eq!((first.available(), first.is_sound()), (0, true));
+    let since = Since { gap: Gap::Counted, written: millis(10).into(), now: millis(10), clocks };
+    let mut again = ledger(PERMITS_MAX, 10);
+    assert!(again.restore(&first.save(), since, (1, millis(90))));
+    assert_eq!(again.available(), 0);
+}

@@ -22,10 +22,11 @@ impl SlidingLedger {
     /// Scales charges in proportion from the old limit to `limit`. The sum of the newest charges is rounded up at each
     /// charge, so whatever part of the past a window still sees is rounded up once.
     fn scale(&mut self, limit: u64) {
+        let most = PERMITS_MAX - self.outstanding;
         let (mut newest, mut scaled) = (0, 0);
         for slot in self.settled.iter_mut().rev() {
             newest += slot.permits;
-            let sum = scaled_up(newest, self.limit, limit);
+            let sum = scaled_up(newest, self.limit, limit).min(most);
             slot.permits = sum - scaled;
             scaled = sum;
         }
@@ -102,8 +103,7 @@ impl SlidingLedger {
 mod tests {
     use super::*;
     use crate::Rule;
-    use crate::rule::SlidingWindow;
-    use crate::rule::{Account, RuleAccount};
+    use crate::rule::{Account, Gap, RuleAccount, Since, SlidingWindow};
     use lessor_protocol::ClockBounds;
     use std::time::Duration;
 
@@ -161,6 +161,25 @@ mod tests {
         assert_eq!((ledger.available(), available_at(&ledger, 512)), (3 - 1 - 2, 3 - 1 - 1));
         assert!(ledger.change(&rule(30, 0), clocks(), CarryOver::Proportional));
         assert_eq!(ledger.available(), 30 - 1 - 20);
+    }
+
+    /// The bug: a top-up had allowed more charges than the limit, and their sum, scaled, did not fit 64 bits.
+    #[test]
+    fn in_proportion_no_more_is_charged_than_there_can_be() {
+        let Rule::SlidingWindow(one) = rule(1, 0) else { unreachable!("it is one") };
+        let mut ledger = SlidingLedger::new(&one, clocks(), at(0));
+        ledger.top_up(10_000);
+        ledger.charge(3_001);
+        ledger.settle(2_000, at(0));
+        ledger.advance(at(100));
+        ledger.settle(1_000, at(100));
+        assert!(ledger.change(&rule(PERMITS_MAX, 0), clocks(), CarryOver::Proportional));
+        assert_eq!((ledger.available(), ledger.is_sound()), (0, true));
+        let Rule::SlidingWindow(most) = rule(PERMITS_MAX, 0) else { unreachable!("it is one") };
+        let mut again = SlidingLedger::new(&most, clocks(), at(100));
+        let since = Since { gap: Gap::Counted, written: at(100).into(), now: at(100), clocks: clocks() };
+        assert!(again.restore(&ledger.save(), since, (1, at(300))));
+        assert_eq!((again.available(), available_at(&again, 612)), (0, PERMITS_MAX - 1));
     }
 
     /// A late report proves permits unspent that were settled before the change. How many of them are still charged is
