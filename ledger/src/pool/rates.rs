@@ -230,6 +230,7 @@ impl Pool {
         // The instant is the number: no other lease of the session has it, even if the pool forgot the session
         // meanwhile.
         let (now, instant) = (self.now, self.now.as_nanos() & PERMITS_MAX);
+        let reserve = self.reserve();
         let flow = self.flow.as_mut().expect("the caller looked");
         let Some(interval) = flow.interval(due.part.share) else { return Rate::Nothing };
         let lent = self.sessions[place].turn.lent;
@@ -239,7 +240,7 @@ impl Pool {
         let offers = Lent { offered: Some(ChargedRate { lease, part: due.part }), ..lent };
         // A session with waiting callers has an empty bucket. Permits left here would lie idle, or be lost with the
         // room for them.
-        let taken = if held.is_none() || is_waiting { flow.take(due.part.cap) } else { 0 };
+        let taken = if held.is_none() || is_waiting { flow.take(due.part.cap, reserve) } else { 0 };
         let credit = flow.credit(taken, interval);
         flow.recharge(lent.charged(), offers.charged());
         let ends = now + due.turn.unwrap_or(term);

@@ -163,9 +163,11 @@ impl Flow {
         self.level = self.level.saturating_add(elapsed.saturating_mul(rate)).min(self.room());
     }
 
-    /// Takes at most `cap` permits from the central bucket for the bucket of a lease. Returns them in parts.
-    pub fn take(&mut self, cap: u64) -> u128 {
-        let taken = self.level.min(u128::from(cap) * self.permit());
+    /// Takes at most `cap` permits from the central bucket for the bucket of a lease, and leaves `reserve`. Returns them in
+    /// parts.
+    pub fn take(&mut self, cap: u64, reserve: u64) -> u128 {
+        let free = self.level.saturating_sub(u128::from(reserve) * self.permit());
+        let taken = free.min(u128::from(cap) * self.permit());
         self.level -= taken;
         taken
     }

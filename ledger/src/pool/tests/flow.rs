@@ -184,6 +184,25 @@ fn a_turn_that_is_not_handed_over_ends_by_itself() {
     }
 }
 
+/// The bug: the reserve was lent to the session that came next.
+#[test]
+fn the_reserve_of_a_flow_stays_when_it_is_handed_over() {
+    let flow = LeakyBucket::try_new(10, 1, SECOND).expect("valid");
+    let sharing = Sharing { reserve: 5, ..Sharing::default() };
+    let plan = Plan { sharing, ..(*plan(vec![Rule::LeakyBucket(flow)])).clone() };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    let wants = Ask { want: 5, waiting: 5, demand_milli: 10_000, largest: 1, ..Ask::default() };
+    let first = grant(pool.renew(millis(0), A, 1, wants));
+    let Rate::Lent { lease, credit, .. } = first.rate else { panic!("no other is there: {first:?}") };
+    assert_eq!((lease.cap, credit), (5, 5 * lease.interval));
+    let rate = RateClaim::LetGo { number: lease.number, credit: Duration::ZERO };
+    let spent = Ask { spent_total: 5, want: 0, waiting: 0, demand_milli: 0, rate, ..wants };
+    grant(pool.renew(millis(1), A, 2, spent));
+    let second = grant(pool.renew(millis(1), B, 1, wants));
+    let Rate::Lent { credit, .. } = second.rate else { panic!("it was let go: {second:?}") };
+    assert_eq!(credit, Duration::ZERO);
+}
+
 /// Returns the interval at which a session of the identity `owner`, one caller of which waits, is lent a flow of one
 /// permit each 10 ms within five seconds, beside `busy` sessions of the identity 1 that say they want it all.
 fn beside_busy(busy: u64, owner: u64) -> Option<Duration> {

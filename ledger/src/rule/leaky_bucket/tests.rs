@@ -21,7 +21,7 @@ fn part(cap: u64, share: u64) -> Part {
 #[test]
 fn what_is_not_lent_is_minted_at_the_centre() {
     let mut flow = flow(10, 10);
-    assert_eq!(flow.take(10), 10 * flow.permit());
+    assert_eq!(flow.take(10, 0), 10 * flow.permit());
     flow.recharge(Part::default(), part(4, SHARES / 2));
     flow.advance(millis(400));
     assert_eq!(flow.level(), 2, "half of ten a second");
@@ -32,7 +32,7 @@ fn what_is_not_lent_is_minted_at_the_centre() {
 #[test]
 fn what_is_let_go_takes_its_bucket_along_and_what_is_lost_comes_back_empty() {
     let mut flow = flow(10, 10);
-    flow.take(10);
+    flow.take(10, 0);
     flow.recharge(Part::default(), part(4, SHARES));
     let interval = flow.interval(SHARES).expect("it flows");
     flow.give_back(part(4, SHARES), 2 * interval, interval);
@@ -64,7 +64,7 @@ fn the_largest_numbers_do_not_overflow() {
     assert_eq!((flow.level(), flow.is_fresh()), (PERMITS_MAX, true));
     flow.advance(Moment::NEVER);
     let interval = flow.interval(1).expect("it flows");
-    let taken = flow.take(PERMITS_MAX);
+    let taken = flow.take(PERMITS_MAX, 0);
     flow.recharge(Part::default(), part(PERMITS_MAX, SHARES));
     flow.give_back(part(PERMITS_MAX, SHARES), flow.credit(taken, interval), interval);
     assert!(flow.is_sound());
@@ -86,4 +86,12 @@ fn a_demand_is_a_share_of_the_flow() {
     assert_eq!(flow.speed().share_of(5_000), SHARES / 2);
     assert_eq!((flow.speed().share_of(10_000), flow.speed().share_of(20_000)), (SHARES, 2 * SHARES));
     assert_eq!((flow.speed().share_of(0), flow.speed().share_of(1)), (0, SHARES.div_ceil(10_000)));
+}
+
+#[test]
+fn what_is_kept_in_reserve_is_not_taken() {
+    let mut flow = flow(10, 10);
+    assert_eq!(flow.take(10, 4), 6 * flow.permit());
+    assert_eq!((flow.take(10, 4), flow.level()), (0, 4));
+    assert_eq!(flow.take(10, 5), 0);
 }
