@@ -276,8 +276,9 @@ impl Pool {
         }
         let need = me.turn.largest;
         if row.needs() <= row.whole.cap {
-            let share = row.share();
+            let share = row.share().max(flow.speed().least_share(need));
             let part = Part { cap: need.max(row.even()).min(free.cap), share: share.min(free.share) };
+            let part = flow.fitting(part);
             let is_worth = part.cap >= need && part.share.saturating_mul(WORTH_PART) >= share;
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);
         }
@@ -303,7 +304,7 @@ impl Pool {
         let least = least.max(TURN_CALLS * calls_apart(ask));
         let turn = heavier(TERMS_PER_ROUND * term).clamp(least.min(longest), longest);
         let cap = need.max(row.whole.cap / at_once).min(free.cap);
-        Some(Due { part: Part { cap, share }, turn: Some(turn) }).filter(is_something)
+        Some(Due { part: flow.fitting(Part { cap, share }), turn: Some(turn) }).filter(is_something)
     }
 
     /// Returns the row of sessions that share the flow with `place`, which demands what `ask` says; `None` without a flow.

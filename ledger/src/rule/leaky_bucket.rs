@@ -30,14 +30,15 @@ impl LeakyBucket {
     /// Default burst: even spacing means one call at a time.
     pub const BURST: u64 = 1;
 
-    /// Longest interval between two calls: in nanoseconds it must fit a number that every JSON reader keeps exact.
+    /// Longest interval between two calls, and longest time in which the bucket fills: what a session has saved up is told
+    /// as a time. In nanoseconds it must fit a number that every JSON reader keeps exact.
     pub const INTERVAL_MAX: Duration = Duration::from_nanos(PERMITS_MAX);
 
     /// Checks the numbers.
     ///
     /// # Errors
     /// If `burst` or `refill` is above 2^53 − 1, `per` is zero or above 366 days, or one call would be let through
-    /// less often than every 2^53 − 1 ns (104 days).
+    /// less often than every 2^53 − 1 ns (104 days), or the bucket would take longer than that to fill.
     pub fn try_new(burst: u64, refill: u64, per: Duration) -> Result<Self, RuleError> {
         check_permits("burst", burst)?;
         check_permits("refill", refill)?;
@@ -47,6 +48,14 @@ impl LeakyBucket {
             let problem =
                 format!("is {per:?} for {refill}, less than one permit in 104 days: use a shorter one");
             return Err(RuleError { field: "per", problem });
+        }
+        let fills_in = rule.interval().map_or(0, |interval| interval.as_nanos() * u128::from(burst));
+        if fills_in > Self::INTERVAL_MAX.as_nanos() {
+            let days = fills_in / Duration::from_secs(86_400).as_nanos();
+            let problem = format!(
+                "is {burst}, a bucket that fills in {days} days: use one that fills in 104 days at most"
+            );
+            return Err(RuleError { field: "burst", problem });
         }
         Ok(rule)
     }
@@ -108,6 +117,15 @@ impl Speed {
         let asked = u128::from(demand_milli) * u128::from(self.per) / u128::from(self.refill.max(1));
         let shares = asked.saturating_mul(u128::from(SHARES)).div_ceil(PERMIT);
         u64::try_from(shares).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the smallest share by which a bucket of `permits` fills within [`LeakyBucket::INTERVAL_MAX`]. A smaller one
+    /// cannot be told. At most [`SHARES`].
+    pub fn least_share(&self, permits: u64) -> u64 {
+        let longest = (PERMITS_MAX / permits.max(1)).max(1);
+        let whole = u128::from(self.per) * u128::from(SHARES);
+        let share = whole.div_ceil(u128::from(self.refill.max(1)) * u128::from(longest));
+        u64::try_from(share).unwrap_or(u64::MAX).min(SHARES)
     }
 }
 
@@ -220,6 +238,12 @@ impl Flow {
         let interval = (rate > 0).then(|| whole.div_ceil(rate))?;
         let interval = u64::try_from(interval).ok().filter(|&interval| interval <= PERMITS_MAX)?;
         Some(Duration::from_nanos(interval))
+    }
+
+    /// Returns `part` with room for no more than it mints within [`LeakyBucket::INTERVAL_MAX`].
+    pub fn fitting(&self, part: Part) -> Part {
+        let most = self.interval(part.share).map_or(0, |interval| PERMITS_MAX / nanos(interval).max(1));
+        Part { cap: part.cap.min(most), ..part }
     }
 
     /// Returns the time that `held` parts take to mint at one permit per `interval`, rounded down.

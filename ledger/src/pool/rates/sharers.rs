@@ -121,11 +121,11 @@ pub(super) fn weight_of(session: &Session) -> u64 {
 }
 
 /// Returns the demand of `session` as a share of a flow of this `speed`: `demand_milli` permits per 1,000 s, and within a
-/// term the permits that `waiting` callers wait for.
+/// term the permits that `waiting` callers wait for. A smaller share than [`Speed::least_share`] serves no call.
 pub(super) fn demand_of(speed: Speed, session: &Session, demand_milli: u64, waiting: u64) -> u64 {
     let queue = u128::from(waiting) * PERMIT / u128::from(nanos(session.term).max(1));
     let demand_milli = demand_milli.saturating_add(u64::try_from(queue).unwrap_or(u64::MAX));
-    speed.share_of(demand_milli).min(SHARES)
+    speed.share_of(demand_milli).min(SHARES).max(speed.least_share(session.turn.largest))
 }
 
 impl Member {

@@ -58,7 +58,7 @@ fn a_share_mints_no_faster_than_its_part_of_the_rate() {
 
 #[test]
 fn the_largest_numbers_do_not_overflow() {
-    let most = LeakyBucket::try_new(PERMITS_MAX, PERMITS_MAX, 366 * 86_400 * SECOND).expect("valid");
+    let most = LeakyBucket::try_new(PERMITS_MAX, PERMITS_MAX, 104 * 86_400 * SECOND).expect("valid");
     let clocks = ClockBounds::try_new(ClockBounds::DRIFT_PPM_MAX).expect("valid");
     let mut flow = Flow::new(&most, clocks, Moment::ORIGIN);
     assert_eq!((flow.level(), flow.is_fresh()), (PERMITS_MAX, true));
@@ -94,4 +94,25 @@ fn what_is_kept_in_reserve_is_not_taken() {
     assert_eq!(flow.take(10, 4), 6 * flow.permit());
     assert_eq!((flow.take(10, 4), flow.level()), (0, 4));
     assert_eq!(flow.take(10, 5), 0);
+}
+
+/// The bug: permits of a slow flow were dropped, because the time in which they are minted could not be told.
+#[test]
+fn all_that_a_bucket_holds_can_be_told() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let error = LeakyBucket::try_new(105, 1, DAY).expect_err("it cannot be told");
+    assert_eq!(
+        error.to_string(),
+        "burst is 105, a bucket that fills in 105 days: use one that fills in 104 days at most"
+    );
+    let slow = LeakyBucket::try_new(104, 1, DAY).expect("valid");
+    let flow = Flow::new(&slow, ClockBounds::try_new(0).expect("no drift"), Moment::ORIGIN);
+    for permits in [1, 3, 50, 104] {
+        let share = flow.speed().least_share(permits);
+        assert_eq!(flow.fitting(part(permits, share)), part(permits, share));
+        assert!(flow.fitting(part(permits, share - 1)).cap < permits, "{permits}");
+        let interval = flow.interval(share).expect("it can be told");
+        let told = flow.credit(u128::from(permits) * flow.permit(), interval);
+        assert_eq!(nanos(told), permits * nanos(interval));
+    }
 }
