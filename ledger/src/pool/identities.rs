@@ -30,28 +30,40 @@ pub(super) struct Takings(Rare<BTreeMap<Owner, Taking>>);
 /// third is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taking {
-    /// Permits taken, less those that came back, in parts of a permit.
+    /// Permits taken, less those that came back, in parts of a permit, as of `at`.
     taken: u128,
-    /// Parts of a permit lent to new sessions that have not reported what became of them.
-    unproven: u128,
     at: Moment,
+    /// Parts of a permit lent to new sessions that have not reported what became of them, as of `unproven_at`.
+    unproven: u128,
+    /// When such a session was last lent anything.
+    unproven_at: Moment,
 }
 
 impl Taking {
-    /// Fades the taking up to `now`, where the limit lends its ceiling in `span`.
+    /// Fades all of the taking up to `now`, where the limit lends its ceiling in `span`.
     fn fade(&mut self, now: Moment, span: Duration) {
-        let (elapsed, span) = (u128::from(nanos(now.since(self.at))), u128::from(nanos(span)));
-        let left = |parts: u128| {
-            let lost = parts.saturating_mul(elapsed).checked_div(span).unwrap_or(parts);
-            parts.saturating_sub(lost)
-        };
-        (self.taken, self.unproven) = (left(self.taken), left(self.unproven));
-        self.at = self.at.max(now);
+        self.fade_taken(now, span);
+        self.fade_unproven(now, span);
+    }
+
+    fn fade_taken(&mut self, now: Moment, span: Duration) {
+        (self.taken, self.at) = faded(self.taken, self.at, now, span);
+    }
+
+    fn fade_unproven(&mut self, now: Moment, span: Duration) {
+        (self.unproven, self.unproven_at) = faded(self.unproven, self.unproven_at, now, span);
     }
 
     fn is_over(&self) -> bool {
         self.taken < PERMIT && self.unproven < PERMIT
     }
+}
+
+/// Returns what is left of `parts`, as of `at`, after fading up to `now`, and as of when.
+fn faded(parts: u128, at: Moment, now: Moment, span: Duration) -> (u128, Moment) {
+    let (elapsed, span) = (u128::from(nanos(now.since(at))), u128::from(nanos(span)));
+    let lost = parts.saturating_mul(elapsed).checked_div(span).unwrap_or(parts);
+    (parts.saturating_sub(lost), at.max(now))
 }
 
 impl Takings {
@@ -64,7 +76,7 @@ impl Takings {
     /// Returns what `owner` has taken by `now`.
     fn of(&self, owner: Owner, now: Moment, span: Duration) -> Taking {
         let known = self.0.get(&owner).copied();
-        let mut taking = known.unwrap_or(Taking { at: now, ..Taking::default() });
+        let mut taking = known.unwrap_or_default();
         taking.fade(now, span);
         taking
     }
@@ -77,14 +89,15 @@ impl Takings {
         first.any(|(other, _)| !self.of(*other, now, span).is_over()) || others.next().is_some()
     }
 
-    /// Changes what `owner` has taken by `now`.
+    /// Changes what `owner` has taken by `now`. Unproven permits fade from their own moment on: how long they count is up to
+    /// the reader, and a session that is lent more does not begin that time anew.
     fn change(&mut self, owner: Owner, now: Moment, span: Duration, change: impl FnOnce(&mut Taking)) {
         if !self.0.contains_key(&owner) {
             self.make_room(owner, now, span);
         }
         let all = &mut self.0;
-        let taking = all.entry(owner).or_insert(Taking { at: now, ..Taking::default() });
-        taking.fade(now, span);
+        let taking = all.entry(owner).or_default();
+        taking.fade_taken(now, span);
         change(taking);
     }
 
@@ -115,8 +128,9 @@ fn carry_all(takings: &mut BTreeMap<Owner, Taking>, carrier: &mut Carrier<'_>) {
     carrier.list(&mut all, blank, |carrier, (owner, taking)| {
         carrier.number(&mut owner.0);
         carrier.wide(&mut taking.taken);
-        carrier.wide(&mut taking.unproven);
         carrier.moment(&mut taking.at);
+        carrier.wide(&mut taking.unproven);
+        carrier.moment(&mut taking.unproven_at);
     });
     *takings = all.into_iter().collect();
 }
@@ -181,10 +195,13 @@ impl Pool {
         if permits == 0 || owner == Owner::NONE || self.plan.is_borrowed {
             return;
         }
-        let (span, parts) = (self.identity_span(), u128::from(permits) * PERMIT);
-        self.takings.change(owner, self.now, span, |taking| {
+        let (now, span, parts) = (self.now, self.identity_span(), u128::from(permits) * PERMIT);
+        self.takings.change(owner, now, span, |taking| {
             taking.taken = taking.taken.saturating_add(parts);
-            taking.unproven = taking.unproven.saturating_add(if is_unproven { parts } else { 0 });
+            if is_unproven {
+                taking.fade_unproven(now, span);
+                taking.unproven = taking.unproven.saturating_add(parts);
+            }
         });
     }
 

@@ -168,6 +168,29 @@ fn processes_that_die_at_once_keep_nothing_from_the_next_one_of_their_identity()
     }
 }
 
+/// The bug: what such processes were lent faded anew from each grant on. Beside a process that was lent permits all the
+/// time it never did.
+#[test]
+fn processes_that_die_keep_nothing_from_the_next_one_beside_a_busy_one_of_their_identity() {
+    let mut pool = pool(vec![fixed(1_000, 24 * 3_600 * SECOND)]);
+    let (mut spent, mut died) = (0, 0);
+    let lent = (0..40_000).step_by(500).find(|&now| {
+        if now % 1_000 == 0 {
+            // It takes half of what is left a moment after the others have died.
+            let wants = if now == 11_000 { 1_000 } else { 1 };
+            spent += grant(pool.renew(millis(now), of(1, 1), now + 1, ask(spent, 0, wants))).permits;
+        }
+        if now == 10_000 {
+            let one = |id| grant(pool.renew(millis(now), of(1, id), 1, ask(0, 0, 1))).permits;
+            died = (100..150).map(one).sum();
+        }
+        let next = |pool: &mut Pool| grant(pool.renew(millis(now), of(1, 2), now + 1, ask(0, 0, 1))).permits;
+        now > 11_000 && next(&mut pool) > 0
+    });
+    assert!(died > 40 && spent > 400, "{died} died, {spent} spent");
+    assert!(lent.is_some_and(|at| at <= 20_000), "{lent:?}");
+}
+
 /// The bug: each identity that came looked at all identities that had taken anything, under the lock of the limit.
 #[test]
 fn identities_that_have_taken_nothing_lately_are_forgotten() {
