@@ -13,8 +13,9 @@ use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Moment, Refusal, RefusalR
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Sessions of allocators that one root remembers. A session that died is remembered for as long as its burned permits
-/// count.
+/// Sessions of allocators that one root remembers. Each life of an allocator that spent permits is one. It is remembered for
+/// as long as they count: if it were forgotten, its next ask would be disputed, and a dispute begins its session with all
+/// roots anew. Beyond the bound, idle sessions make room.
 const ALLOCATORS_MAX: usize = 1_000;
 
 /// Returns the shortest term of a lease from a root. The allocator takes the lease to end earlier than the root does,
