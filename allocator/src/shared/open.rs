@@ -12,12 +12,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What operators are told when `--fresh` has no effect.
-const FRESH_IGNORED: &str = "--fresh is ignored: the store knows what earlier runs lent. Leave the option out. To begin \
-                             afresh, stop the allocator, remove its store, and start it with --fresh";
+const FRESH_IGNORED: &str = "--fresh is ignored, except for limits that the store has never known: it knows what earlier \
+                             runs lent of the others. Leave the option out. To begin afresh, stop the allocator, \
+                             remove its store, and start it with --fresh";
 
 impl Shared {
     /// Makes a life that writes its grants to the store at `path`, and resumes what is written there. If the store is
-    /// lost, all limits begin in quarantine, unless the life is `fresh`. A store that knows any limit goes before
+    /// lost, all limits begin in quarantine, unless the life is `fresh`. A limit that the store knows goes before
     /// `fresh`: the option may be a part of the command that starts the allocator again after each crash.
     ///
     /// # Errors
@@ -41,6 +42,9 @@ impl Shared {
                         (Registry::restored(&known.limits, config.clocks, &written, gap, now, epoch()), pools)
                     }
                 };
+                if fresh && !is_fresh {
+                    registry.begin_unknown_afresh(&known.limits, config.clocks, &written, now);
+                }
                 registry.take_decisions(&config.limits, &written, gap, now);
                 (registry, pools)
             }

@@ -119,3 +119,23 @@ async fn what_happens_to_a_limit_happens_to_those_below_it() {
         assert_eq!(listener.next().await, Some(Event::of(kind, name)));
     }
 }
+
+/// The bug: a limit that was added to the file of an allocator with a store could not be begun with `--fresh`.
+#[test]
+fn a_limit_that_is_new_in_the_file_may_begin_afresh() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let quarantined = |names: &[&str], fresh| {
+        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
+        let limit = |name: &&str| format!("[[limit]]\nname = {name:?}\n{rules}\n");
+        let config = Config::parse(&names.iter().map(limit).collect::<String>()).expect("valid");
+        let shared = Shared::open(config, fresh, &path).expect("it can be used");
+        let quarantined = shared.with(|registry, now| registry.quarantined(now).len());
+        shared.close_store();
+        quarantined
+    };
+    assert_eq!(quarantined(&["a"], true), 0);
+    assert_eq!(quarantined(&["a", "b"], true), 0);
+    assert_eq!(quarantined(&["a", "b", "c"], false), 1);
+    assert_eq!(quarantined(&["a", "b", "c"], true), 1, "the store knows that c may have lent");
+}

@@ -130,6 +130,23 @@ impl Registry {
         registry
     }
 
+    /// Begins the limits among `configured` of which the earlier run that has `written` can have lent nothing as if no
+    /// permit of them was ever lent. A limit that lent has a row, which was durable before its answer left.
+    pub fn begin_unknown_afresh(
+        &mut self,
+        configured: &[LimitConfig],
+        clocks: ClockBounds,
+        written: &Written,
+        now: Moment,
+    ) {
+        // The upstream of a limit knows what is out of it.
+        let is_own = |limit: &&LimitConfig| limit.upstream.is_none();
+        for limit in configured.iter().filter(is_own).filter(|limit| is_unknown(limit, configured, written)) {
+            let made = Limit::new(limit.clone(), clocks, Past::None, now);
+            self.limits.insert(limit.name.to_string(), made);
+        }
+    }
+
     /// Begins to write down what the registry lends. The first batch holds everything; there were `before` batches
     /// before it.
     pub fn begin_writing(&mut self, before: u64) {
@@ -255,6 +272,18 @@ fn other_lenders<'a>(limits: &Limits, written: &'a Written) -> BTreeMap<String, 
         }
     }
     others.into_iter().map(|(lender, rows)| (lender, rows.into_values().collect())).collect()
+}
+
+/// Whether no limit of which anything is `written` can have lent by a name of `limit`, or below it.
+fn is_unknown(limit: &LimitConfig, configured: &[LimitConfig], written: &Written) -> bool {
+    let name = limit.name.as_str();
+    let covers = |pattern: &str, other: &str| match pattern.strip_suffix('*') {
+        Some(stem) => other.starts_with(stem),
+        None => pattern == other,
+    };
+    let lent = |other: &String| covers(other, name) || covers(name, other);
+    let mut below = configured.iter().filter(|other| other.parent.as_deref() == Some(name));
+    !written.limits.keys().any(lent) && below.all(|child| is_unknown(child, configured, written))
 }
 
 /// Returns the basis of the checkpoints of `limit`, one of `all`. Pools of another basis have no use for them.

@@ -164,3 +164,40 @@ fn a_removed_limit_whose_bucket_begins_with_less_than_it_holds_is_forgotten() {
         assert_eq!((registry.retired(), lent(&registry, "u/7", 100_100)), (0, 10));
     }
 }
+
+/// The bug: `--fresh` was of no effect on a limit that was new in the file, once the store knew any other one.
+#[test]
+fn only_what_nothing_written_can_have_lent_begins_afresh() {
+    let limit = |name: &str, more: &str| format!("[[limit]]\nname = {name:?}\n{RULE}\n{more}");
+    let mut before = limits(&["a", "r*", "below"]).registry(Past::None, millis(0), 7);
+    let mut written = Written::default();
+    before.begin_writing(0);
+    write(&mut before, &mut written, 0);
+    let all = limit("a", "")
+        + &limit("r*", "")
+        + &limit("rx", "")
+        + &limit("new/*", "")
+        + &limit("above", "")
+        + &limit("below", "parent = \"above\"\n")
+        + &limit("new", "")
+        + &limit("newer", "parent = \"new\"\n");
+    let all = config(&all);
+    let mut after = all.restored(&written, Gap::Counted, millis(10), 8);
+    let waiting = |registry: &Registry| {
+        let names = registry.quarantined(millis(10));
+        names.into_iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(waiting(&after), ["above", "below", "new", "new/*", "newer", "rx"]);
+    after.begin_unknown_afresh(&all.limits, all.clocks, &written, millis(10));
+    assert_eq!(
+        waiting(&after),
+        ["above", "below", "rx"],
+        "they may have lent by other names, or have limits below"
+    );
+    let mut registry = after;
+    registry.begin_writing(0);
+    write(&mut registry, &mut written, 10);
+    let again = all.restored(&written, Gap::Counted, millis(20), 9);
+    assert!(written.limits.contains_key("new"), "it is known from the first batch on");
+    assert_eq!(again.quarantined(millis(20)).len(), 3);
+}
