@@ -4,6 +4,7 @@
 use super::expressions::{in_store, leased};
 use super::prometheus::{Prometheus, export};
 use super::{ALERTS, read};
+use axum::Router;
 use lessor::http::{HeaderMap, HeaderValue, StatusCode};
 use lessor::{Client, RateLimitHeaders};
 use lessor_allocator::cells::{Cells, StoreKind, Swap};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -76,7 +78,7 @@ fn hastened(alerts: &str) -> String {
     let mut hastened = String::new();
     for line in alerts.lines() {
         let mut line = line.to_owned();
-        for minutes in [1, 5, 15] {
+        for minutes in [1, 2, 3, 5, 15] {
             let window = (minutes * MINUTE).max(WINDOW_MIN);
             line = line.replace(&format!("[{minutes}m]"), &format!("[{window}ms]"));
         }
@@ -110,6 +112,23 @@ impl Trouble {
                 }
             });
         }
+        Trouble(tasks)
+    }
+
+    /// Starts a caller whose only allocator answers, and turns it away.
+    async fn of_a_stranger() -> Trouble {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+        let client = Client::builder(&url).node("stranger").build().expect("a good address");
+        let mut tasks = JoinSet::new();
+        let strict = Router::new().fallback(async || StatusCode::UNAUTHORIZED);
+        tasks.spawn(async move { axum::serve(listener, strict).await.expect("it serves") });
+        tasks.spawn(async move {
+            loop {
+                let _ = client.limit("denied").try_acquire(1);
+                sleep(MODEST).await;
+            }
+        });
         Trouble(tasks)
     }
 
@@ -284,13 +303,14 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let wanted = Trouble::of_callers(&main.url, "wanted", 3, Duration::from_millis(2)).await;
     let deaths = Trouble::of_deaths(&main.url);
     let mistyped = Trouble::of_callers(&region.url, "mistyped", 1, MODEST).await;
+    let stranger = Trouble::of_a_stranger().await;
     let pauses = Trouble::of_pauses(slow.clone());
     let rival = Trouble::of_a_rival(&rival).await;
     watch(&prometheus, "not all fire", |fired, _| *fired == names).await;
     crowding.await.expect("the keys do not fit");
 
     // Then everything is mended.
-    for trouble in [wanted, deaths, mistyped, pauses, rival] {
+    for trouble in [wanted, deaths, mistyped, stranger, pauses, rival] {
         trouble.end().await;
     }
     slow.go_on();
