@@ -5,6 +5,7 @@
 use crate::addresses::Address;
 use crate::config::AuditConfig;
 use lessor_protocol::clock::wall;
+use rustix::fs::{Access, access};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions, rename};
 use std::io::{self, Write as _};
@@ -247,10 +248,29 @@ impl Entry {
     }
 }
 
+/// Checks that the file can be opened, or made where it is not there. It makes none.
+///
+/// # Errors
+/// If it cannot.
+pub(crate) fn check(path: &Path) -> io::Result<()> {
+    match open_or(path, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            Ok(access(folder.unwrap_or(Path::new(".")), Access::WRITE_OK | Access::EXEC_OK)?)
+        }
+        opened => opened.map(drop),
+    }
+}
+
 /// Opens the file, for its owner alone. A link in its place is refused.
 fn open(path: &Path) -> io::Result<File> {
+    open_or(path, true)
+}
+
+/// As [`open`]; `make` says whether to make the file if it is not there.
+fn open_or(path: &Path, make: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o600).custom_flags(FLAGS.bits().cast_signed());
+    options.append(true).create(make).mode(0o600).custom_flags(FLAGS.bits().cast_signed());
     let file = options.open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
@@ -315,6 +335,21 @@ mod tests {
         rename(&path, folder.path().join("old")).expect("it is ours");
         audit.write(&entry("block"));
         assert_eq!((lines(&path).len(), lines(&folder.path().join("old")).len()), (1, 2));
+    }
+
+    /// The bug: of a file that cannot be opened, `lessor check` looked only whether its folder is there.
+    #[test]
+    fn a_check_finds_what_opening_would_and_makes_no_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, link] = ["audit.jsonl", "link"].map(|name| folder.path().join(name));
+        check(&path).expect("it could be made");
+        assert!(!path.exists());
+        open(&path).expect("it can be made");
+        check(&path).expect("it can be opened");
+        std::os::unix::fs::symlink(&path, &link).expect("a link");
+        for wrong in [folder.path(), &link, &folder.path().join("missing/audit.jsonl")] {
+            assert!(check(wrong).is_err() && open(wrong).is_err(), "{}", wrong.display());
+        }
     }
 
     /// The bug: the next entry was appended to the part of an entry that a full disk still took, and no reader knew

@@ -17,6 +17,7 @@ mod unproven;
 pub(crate) use unproven::Proven;
 
 use crate::access::{Access, AccessError};
+use crate::audit;
 use crate::config::{Config, Exposure, StoreConfig, per_address};
 use crate::http::Part;
 use crate::listener::Listener;
@@ -278,10 +279,7 @@ fn read_files(config: &Config) -> Result<(Certificates, Option<Access>), OpenErr
     config.upstream_tls.as_ref().map_or(Ok(()), Tls::check).map_err(OpenError::UpstreamTls)?;
     let token = config.upstream_token.as_ref().map(|file| Token::file(file).shown());
     token.transpose().map_err(OpenError::UpstreamToken)?;
-    // The audit log itself may not exist yet.
-    let folder = config.audit.as_ref().and_then(|audit| audit.path.parent());
-    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
-    folder.map(std::fs::metadata).transpose().map_err(OpenError::Audit)?;
+    config.audit.as_ref().map_or(Ok(()), |audit| audit::check(&audit.path)).map_err(OpenError::Audit)?;
     Ok((certificates, access))
 }
 

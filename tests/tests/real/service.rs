@@ -197,6 +197,7 @@ fn a_configuration_whose_files_cannot_be_read_is_refused_by_check_and_serve() {
         ),
         (format!("[upstream_auth]\ntoken_file = {missing:?}\n"), "upstream_auth.token_file: "),
         (format!("[audit]\npath = {:?}\n", missing.join("audit.jsonl")), "audit.path: "),
+        (format!("[audit]\npath = {:?}\n", folder.path()), "audit.path: "),
         (format!("[store]\npath = {file:?}\n"), "store.path: "),
     ] {
         std::fs::write(&file, format!("{section}{CONFIG}")).expect("a writable file");
