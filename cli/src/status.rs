@@ -19,7 +19,8 @@ Examples:
   lessor status --live                                     the health check of a container
   lessor status --server https://centre:7400 --ca ca.crt --cert client.crt --key client.key
 
-Exit codes: 0 the allocator is ready (with --live: answers), 1 it is not ready or cannot be asked, 2 bad command line.";
+Exit codes: 0 the allocator is ready (with --live: answers), 1 it is not ready or cannot be asked, 2 bad command line, or the
+allocator refuses.";
 
 /// `lessor status`.
 #[derive(Debug, Args)]

@@ -39,7 +39,8 @@ pub(crate) enum LimitsCommand {
         /// The name of the limit.
         name: String,
     },
-    /// Add permits once, beyond what the rules allow.
+    /// Add permits once, beyond what the rules allow. Not for a limit in a store that allocators share; a limit with an
+    /// upstream is topped up there.
     TopUp {
         /// The name of the limit.
         name: String,

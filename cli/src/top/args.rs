@@ -12,7 +12,7 @@ Examples:
   lessor top --json --every 5s
 
 Keys: q quits, s changes the order, up and down choose a limit, enter shows which sessions hold and want most of it, esc goes back.
-Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line.";
+Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line, or the allocator refuses.";
 
 /// `lessor top`.
 #[derive(Debug, Args)]

@@ -57,7 +57,7 @@ function showStatus() {
   attr(health, "class", `chip ${status.status === "ready" ? "good" : "bad-3"}`);
   text(document.getElementById("node"), status.node ?? location.host);
   const facts = [
-    ["version", status.version], ["up", words.span(status.up_ms)], ["nodes", words.count(status.sessions)], ["store", status.store],
+    ["version", status.version], ["up", words.span(status.up_ms)], ["sessions", words.count(status.sessions)], ["store", status.store],
     ...(status.sharing.length > 0 ? [["shared by", status.sharing.join(", ")]] : []),
     ...status.upstreams.map(({ url, is }) => [`upstream ${url}`, is === "down" ? "does not answer" : is === "up" ? "answers" : "not asked yet"]),
   ];
