@@ -51,7 +51,7 @@ const ASK: Shape = &[
     ("want", Kind::Number),
     ("demand", Kind::OptionalNumber),
     ("waiting", Kind::OptionalNumber),
-    ("running", Kind::OptionalNumber),
+    ("running", Kind::NullableNumber),
     ("unguarded", Kind::OptionalNumber),
     ("busy", Kind::OptionalNumber),
     ("shadow_refused", Kind::OptionalNumber),
@@ -71,9 +71,9 @@ const RATE: Shape = &[
 const OBSERVED: Shape = &[
     ("number", Kind::Number),
     ("refused_total", Kind::OptionalNumber),
-    ("wait_ms", Kind::OptionalNumber),
-    ("left", Kind::OptionalNumber),
-    ("left_lasts_ms", Kind::OptionalNumber),
+    ("wait_ms", Kind::NullableNumber),
+    ("left", Kind::NullableNumber),
+    ("left_lasts_ms", Kind::NullableNumber),
     ("announced", Kind::OptionalList),
 ];
 

@@ -24,6 +24,8 @@ pub(super) enum Kind {
     Number,
     /// A whole number, or nothing at all.
     OptionalNumber,
+    /// A whole number, `null`, or nothing at all.
+    NullableNumber,
     /// A list of entries.
     List,
     /// A list of entries, or nothing at all.
@@ -113,7 +115,9 @@ impl Kind {
     fn expected(self) -> String {
         match self {
             Kind::Text | Kind::OptionalText => "a string".to_owned(),
-            Kind::Number | Kind::OptionalNumber => format!("a whole number from 0 to {PERMITS_MAX}"),
+            Kind::Number | Kind::OptionalNumber | Kind::NullableNumber => {
+                format!("a whole number from 0 to {PERMITS_MAX}")
+            }
             Kind::List | Kind::OptionalList => "a list".to_owned(),
             Kind::OptionalFlag => "true or false".to_owned(),
             Kind::OptionalObject(_) => "an object".to_owned(),
@@ -124,6 +128,7 @@ impl Kind {
         match self {
             Kind::OptionalText
             | Kind::OptionalNumber
+            | Kind::NullableNumber
             | Kind::OptionalList
             | Kind::OptionalFlag
             | Kind::OptionalObject(_) => true,
@@ -138,6 +143,7 @@ impl Kind {
             Kind::Number | Kind::OptionalNumber => {
                 serde_json::from_str(value).is_ok_and(|number: u64| number <= PERMITS_MAX)
             }
+            Kind::NullableNumber => value == "null" || Kind::Number.fits(value),
             Kind::List | Kind::OptionalList => value.starts_with('['),
             Kind::OptionalFlag => reads_as::<bool>(value),
             Kind::OptionalObject(_) => value == "null",

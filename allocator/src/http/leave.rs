@@ -25,8 +25,8 @@ const SPENT: Shape = &[
     ("limit", Kind::Text),
     ("key", Kind::OptionalText),
     ("spent_total", Kind::Number),
-    ("running", Kind::OptionalNumber),
-    ("held", Kind::OptionalNumber),
+    ("running", Kind::NullableNumber),
+    ("held", Kind::NullableNumber),
     ("shadow_refused", Kind::OptionalNumber),
 ];
 

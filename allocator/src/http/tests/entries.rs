@@ -40,6 +40,7 @@ async fn wrong_numbers_in_an_ask_are_its_own() {
         ("rate", "5", "rate is 5: expected an object"),
         ("rate", r#"{"number":1}"#, "rate.cap is missing: expected a whole number"),
         ("observed", r#"{"number":1,"left":-1}"#, "observed.left is -1: expected a whole number"),
+        ("observed", r#"{"number":1,"left":null,"announced":7}"#, "observed.announced is 7: expected a list"),
     ] {
         let ask = format!(r#"{{"limit":"vendor/rest","spent_total":0,"held":0,"want":0,"{field}":{value}}}"#);
         let detail = entry_refused(&ask, code::INVALID, field).await;

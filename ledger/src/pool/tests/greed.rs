@@ -1,6 +1,7 @@
 //! Tests that greed gains nothing while more is wanted than there is.
 
 use super::super::claims::POLL_MIN;
+use super::super::family::Place;
 use super::*;
 use lessor_protocol::lease::millis_up;
 
