@@ -4,7 +4,7 @@
 //! It knows no deadline: a call takes from the slot first, and the slot checks the deadline of the lease of both.
 
 use crate::sync::{AtomicU64, Ordering};
-use lessor_holder::permits::Pacer;
+use lessor_holder::permits::{FILLS_MAX, Pacer};
 use lessor_protocol::Moment;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub struct Taken {
 /// # Memory ordering
 /// A taker reads `empty` first (Acquire), and then the other values. A thread that changes these values blocks the word
 /// before and publishes a new one afterwards (Release). The word rises with every change, so a taker that has mixed old
-/// and new values fails in its compare-exchange.
+/// and new values fails in its compare-exchange. If these values refuse it, it is refused as it is between two rates.
 #[derive(Debug)]
 pub struct Pace {
     /// When the bucket was, or would have been, empty, in nanoseconds on a clock that is `base` ahead. It only rises,
@@ -48,7 +48,7 @@ pub struct Pace {
     empty: AtomicU64,
     /// The highest value that the word had and no longer shows.
     highest: AtomicU64,
-    /// Grows whenever the word would have to go back.
+    /// As much as keeps the word from going back, and from going below zero.
     base: AtomicU64,
     interval: AtomicU64,
     depth: AtomicU64,
@@ -179,19 +179,20 @@ impl Pace {
     /// Goes by `rate` from `now` on, with what takes `saved` nanoseconds to mint in the bucket, less what is owed. Only
     /// after [`Pace::stop`], and by one caller at a time.
     pub fn go(&self, rate: BucketRate, saved: u64, now: Moment) {
-        let base = self.base.load(Ordering::Relaxed);
-        let empty = now.as_nanos().saturating_add(base).saturating_sub(saved.min(rate.depth));
+        let saved = saved.min(rate.depth).min(FILLS_MAX);
         // The same number of permits, at the new time for each.
         let owed = u128::from(self.owed.swap(0, Ordering::Relaxed)) * u128::from(rate.interval)
             / u128::from(self.interval.load(Ordering::Relaxed).max(1));
-        let empty = empty + u64::try_from(owed).unwrap_or(u64::MAX).min(DEBT_MAX);
+        let paid = now.as_nanos().saturating_add(u64::try_from(owed).unwrap_or(u64::MAX).min(DEBT_MAX));
         // If a word were used twice, a taker that knows it with another rate would not see the change.
-        let unused = (self.highest.load(Ordering::Acquire) + 1).max(empty);
-        self.base.store(base + (unused - empty), Ordering::Relaxed);
+        let unused = self.highest.load(Ordering::Acquire) + 1;
+        // As low as it may be: a base that only rose would use the words up.
+        let base = (unused + saved).saturating_sub(paid);
+        self.base.store(base, Ordering::Relaxed);
         self.interval.store(rate.interval, Ordering::Relaxed);
         self.depth.store(rate.depth, Ordering::Relaxed);
         // Pairs with the Acquire load of takers.
-        self.empty.store(unused, Ordering::Release);
+        self.empty.store(paid.saturating_add(base) - saved, Ordering::Release);
     }
 
     /// Lets nothing through from now on. Returns the time in nanoseconds that it took to mint what is in the bucket, if

@@ -1,6 +1,6 @@
 //! Permits in plain cells: [`Permits`] for one thread, for tests and for models that copy a whole state.
 
-use crate::permits::{Balance, BucketRate, Pacer, Permits, Short};
+use crate::permits::{Balance, BucketRate, FILLS_MAX, Pacer, Permits, Short};
 use lessor_protocol::Moment;
 use std::cell::Cell;
 
@@ -97,7 +97,8 @@ impl Permits for Hand {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
     rate: Cell<BucketRate>,
-    /// When the bucket was, or would have been, empty, in nanoseconds; `None` while no rate is lent.
+    /// When the bucket was, or would have been, empty, in nanoseconds on a clock that is [`FILLS_MAX`] ahead; `None`
+    /// while no rate is lent.
     empty: Cell<Option<u64>>,
 }
 
@@ -108,7 +109,7 @@ impl Bucket {
     /// If it holds fewer. Nothing changes then.
     pub fn take(&self, permits: u64, now: Moment) -> Result<(), Short> {
         let BucketRate { interval, depth } = self.rate.get();
-        let (empty, now) = (self.empty.get().ok_or(Short::Early)?, now.as_nanos());
+        let (empty, now) = (self.empty.get().ok_or(Short::Early)?, ahead(now));
         let after = empty.max(now.saturating_sub(depth)).saturating_add(permits.saturating_mul(interval));
         if after > now {
             return Err(Short::Early);
@@ -121,11 +122,16 @@ impl Bucket {
 impl Pacer for Bucket {
     fn go(&self, rate: BucketRate, saved: u64, now: Moment) {
         self.rate.set(rate);
-        self.empty.set(Some(now.as_nanos().saturating_sub(saved.min(rate.depth))));
+        self.empty.set(Some(ahead(now) - saved.min(rate.depth).min(FILLS_MAX)));
     }
 
     fn stop(&self, now: Moment) -> Option<u64> {
         let empty = self.empty.take()?;
-        Some(now.as_nanos().saturating_sub(empty).min(self.rate.get().depth))
+        Some(ahead(now).saturating_sub(empty).min(self.rate.get().depth))
     }
+}
+
+/// Returns `now` on a clock that is [`FILLS_MAX`] ahead.
+fn ahead(now: Moment) -> u64 {
+    now.as_nanos().saturating_add(FILLS_MAX)
 }

@@ -87,6 +87,10 @@ pub enum Short {
     Early,
 }
 
+/// Longest time, in nanoseconds, for which a bucket may have been filling: 2^53 can be told, and stretching for a clock
+/// that runs fast at most doubles it. The clock of a node may have run for less.
+pub const FILLS_MAX: u64 = 1 << 54;
+
 /// Speed and size of a bucket, in nanoseconds of the node's clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketRate {
@@ -109,5 +113,16 @@ mod tests {
         assert_eq!(bucket.take(1, now), Ok(()));
         assert_eq!(Pacer::stop(&bucket, now), Some(10));
         assert_eq!(bucket.take(1, now), Err(Short::Early));
+    }
+
+    #[test]
+    fn a_bucket_may_hold_what_took_longer_to_mint_than_the_clock_has_run() {
+        let second = 1_000_000_000;
+        let rate = BucketRate { interval: 36 * second, depth: 3_600 * second };
+        let (bucket, now) = (Bucket::default(), Moment::from_nanos(600 * second));
+        bucket.go(rate, rate.depth, now);
+        assert_eq!(bucket.stop(now), Some(rate.depth));
+        bucket.go(rate, rate.depth, now);
+        assert_eq!((bucket.take(100, now), bucket.take(1, now)), (Ok(()), Err(Short::Early)));
     }
 }

@@ -107,3 +107,38 @@ fn a_slower_rate_takes_nothing_out_of_the_bucket() {
     assert_eq!(pace.take(1, at(1_279)).map(|_| ()), Err(early(1)));
     assert!(pace.take(1, at(1_280)).is_ok());
 }
+
+#[test]
+fn a_bucket_may_hold_what_took_longer_to_mint_than_the_clock_has_run() {
+    let second = 1_000_000_000;
+    let rate = BucketRate { interval: 36 * second, depth: 3_600 * second };
+    let (pace, now) = (Pace::new(), at(600 * second));
+    pace.go(rate, rate.depth, now);
+    assert_eq!(pace.available(now), 100);
+    assert_eq!(pace.stop(now), Some(rate.depth));
+    pace.go(rate, rate.depth, now);
+    assert!(pace.take(100, now).is_ok());
+    assert_eq!(pace.take(1, now).map(|_| ()), Err(early(36 * second)));
+    // The slowest flow that can be told, on a clock that has just begun.
+    let rate = BucketRate { interval: FILLS_MAX / 8, depth: FILLS_MAX };
+    let pace = Pace::new();
+    pace.go(rate, rate.depth, at(1));
+    assert_eq!(pace.available(at(1)), 8);
+}
+
+/// The bucket takes 76 days to fill.
+#[test]
+fn a_rate_that_changes_all_the_time_never_uses_the_words_up() {
+    let slow = BucketRate { interval: 1 << 50, depth: 6 << 50 };
+    let fast = BucketRate { interval: 1 << 49, depth: 6 << 49 };
+    let (pace, mut now) = (Pace::new(), 1_000);
+    pace.go(fast, fast.depth, at(now));
+    for change in 0..40_000 {
+        now += 1_000_000_000;
+        let saved = pace.stop(at(now)).expect("a rate is lent");
+        let (rate, saved) = if change % 2 == 0 { (slow, saved * 2) } else { (fast, saved / 2) };
+        pace.go(rate, saved, at(now));
+        assert_eq!(pace.available(at(now)), 6, "{change}");
+    }
+    pace.take(6, at(now)).expect("the bucket is full");
+}

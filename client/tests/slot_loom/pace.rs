@@ -29,18 +29,21 @@ fn two_calls_at_one_time_never_share_the_permit_that_is_due() {
 
 #[test]
 fn a_call_beside_a_change_of_rate_pays_the_old_one_or_the_new_one() {
-    loom::model(|| {
-        let pace = pace();
-        let other = { pace.clone() };
-        let caller = thread::spawn(move || take(&other, 115));
-        // From one permit each 10 ns to one each 50 ns: what is in the bucket stays.
-        let saved = pace.stop(at(115)).expect("a rate was lent");
-        pace.go(BucketRate { interval: 50, depth: 50 }, saved * 5, at(115));
-        let taken = caller.join().expect("no panic");
-        // Whether the call paid the old rate or the new one, the next permit is due after 50 ns and not earlier.
-        assert_eq!(taken + take(&pace, 115), 1);
-        assert_eq!((take(&pace, 164), take(&pace, 165)), (0, 1));
-    });
+    // From one permit each 10 ns to one each 50 ns, or each 5 ns: the bucket keeps its content.
+    for interval in [50, 5] {
+        loom::model(move || {
+            let pace = pace();
+            let other = { pace.clone() };
+            let caller = thread::spawn(move || take(&other, 115));
+            let saved = pace.stop(at(115)).expect("a rate was lent");
+            pace.go(BucketRate { interval, depth: interval }, saved * interval / 10, at(115));
+            let taken = caller.join().expect("no panic");
+            // Whether the call paid the old rate or the new one, the next permit is due after the new interval and not
+            // earlier.
+            assert_eq!(taken + take(&pace, 115), 1);
+            assert_eq!((take(&pace, 114 + interval), take(&pace, 115 + interval)), (0, 1));
+        });
+    }
 }
 
 #[test]
