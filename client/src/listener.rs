@@ -270,7 +270,7 @@ mod tests {
             limit.pool().standby().on_grant(false, Fallback::Open);
         }
         let mut listener = listener(shared.clone());
-        // Nor does a pause of the limit end that of the key.
+        // An event without a key pauses the limit, which leaves the key paused.
         for key in [Some("k"), None] {
             let event = Event { key: key.map(str::to_owned), ..Event::of(Kind::Paused, "user") };
             listener.on_event(event).await;

@@ -160,7 +160,7 @@ impl Outgoing {
     }
 }
 
-/// Whether an answer from the URL `answered` is not that of a request to `sent`. No fragment is ever sent.
+/// Whether an answer from the URL `answered` belongs to another request than the one to `sent`. No fragment is ever sent.
 fn comes_from_elsewhere(sent: &Url, answered: &Url) -> bool {
     let shown = |url: &Url| {
         let mut url = url.clone();
