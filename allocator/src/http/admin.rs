@@ -46,7 +46,8 @@ pub(super) async fn delete(
         if let Some((name, node)) = blocking(&shared, &rest).filter(|_| !is_limit) {
             operates(&shared, &decider.visitor, name)?;
             let node = node_name(node)?;
-            let (was_blocked, kept) = decide(&shared, name, &Decision::Unblock(node.clone())).await?;
+            let (was_blocked, kept) =
+                decide(&shared, &decider, name, &Decision::Unblock(node.clone())).await?;
             let more =
                 [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", false.into())];
             decider.has_done(&shared, "unblock", name, more, kept).await?;
@@ -76,7 +77,7 @@ pub(super) async fn act(
         }
         if let Some(name) = rest.strip_suffix("/resume") {
             operates(&shared, &decider.visitor, name)?;
-            let (was_paused, kept) = decide(&shared, name, &Decision::Resume).await?;
+            let (was_paused, kept) = decide(&shared, &decider, name, &Decision::Resume).await?;
             let more = [("before", was_paused.into()), ("after", false.into())];
             decider.has_done(&shared, "resume", name, more, kept).await?;
             return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
@@ -199,7 +200,7 @@ async fn pause(
         let detail = "for is zero: such a pause is over at once. Use a longer span, or leave it out to pause until resumed";
         return Err(Problem::invalid("for", detail));
     }
-    let (was_paused, kept) = decide(shared, name, &Decision::Pause(span)).await?;
+    let (was_paused, kept) = decide(shared, &decider, name, &Decision::Pause(span)).await?;
     let more = [("before", was_paused.into()), ("after", true.into()), ("ms", span.map(millis_up).into())];
     decider.has_done(shared, "pause", name, more, kept).await?;
     tracing::info!(limit = %name, ?span, "a limit was paused");
@@ -212,7 +213,7 @@ async fn block(
     name: &str,
     node: &NodeName,
 ) -> Result<Response, Problem> {
-    let (was_blocked, kept) = decide(shared, name, &Decision::Block(node.clone())).await?;
+    let (was_blocked, kept) = decide(shared, &decider, name, &Decision::Block(node.clone())).await?;
     let more = [("node", node.as_str().into()), ("before", was_blocked.into()), ("after", true.into())];
     decider.has_done(shared, "block", name, more, kept).await?;
     tracing::info!(limit = %name, %node, "a node was blocked");
@@ -222,16 +223,21 @@ async fn block(
     Ok(json(json!({ "limit": name, "blocked": node.as_str(), "is_known": is_known }).to_string()))
 }
 
-/// Makes `decision` about a limit, and waits until it is durable: in this allocator or, if several allocators share a
-/// store, there. Returns whether the pause or block was there before, if that is known.
+/// Makes the `decision` of `decider` about a limit, and waits until it is durable: in this allocator or, if several
+/// allocators share a store, there. Returns whether the pause or block was there before, if that is known.
 ///
 /// # Errors
 /// If nothing was changed.
-async fn decide(shared: &Shared, name: &str, decision: &Decision) -> Result<(Option<bool>, Kept), Problem> {
+async fn decide(
+    shared: &Shared,
+    decider: &Decider,
+    name: &str,
+    decision: &Decision,
+) -> Result<(Option<bool>, Kept), Problem> {
     let unknown = || show::limit_unknown(name);
     shared.with(|registry, _| registry.limit(name).map(drop)).ok_or_else(unknown)?;
     if shared.is_sharing() {
-        let made = decide_for_all(shared, name, decision).await.map_err(Problem::from);
+        let made = decide_for_all(shared, decider.reader(), name, decision).await.map_err(Problem::from);
         let was_so = made.as_ref().ok().copied();
         return Ok((was_so, kept(made.map(|_| ()))?));
     }

@@ -139,6 +139,7 @@ impl From<Unpublished> for Problem {
                 Problem::new(StatusCode::CONFLICT, "limits_full", full.to_string())
             }
             Unpublished::Crowded => Problem::unavailable("decisions_full", unpublished.to_string()),
+            Unpublished::NoTurn => Problem::unavailable("store_failing", unpublished.to_string()),
             Unpublished::Unreachable(_) => {
                 let problem = Problem::unavailable("store_failing", unpublished.to_string());
                 Problem { leaves_open: true, ..problem }

@@ -137,7 +137,7 @@ async fn put_for_all(
             larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))
         })
     };
-    let kept = kept(change(shared, name, Some(written), check).await)?;
+    let kept = kept(change(shared, decider.reader(), name, Some(written), check).await)?;
     Ok((was, kept))
 }
 
@@ -163,7 +163,9 @@ pub(super) async fn remove(
         decider.confirms("a limit that is removed lends nothing any more")
     };
     let kept = if shared.is_sharing() {
-        kept(change(shared, name, None, || shared.with(|registry, _| check(registry))).await)?
+        kept(
+            change(shared, decider.reader(), name, None, || shared.with(|registry, _| check(registry))).await,
+        )?
     } else {
         shared.with(|registry, _| {
             check(registry)?;

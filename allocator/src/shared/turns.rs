@@ -91,12 +91,13 @@ impl Shared {
         self.scrape.next(reader).await
     }
 
-    /// Waits until no other decision of an operator is being brought into the shared store. Cancel-safe.
+    /// Waits until no other decision of an operator is being brought into the shared store, on behalf of `reader`.
+    /// Cancel-safe.
     ///
     /// # Errors
     /// If too many wait already.
-    pub(crate) async fn turn_to_decide(&self) -> Result<Turn<'_>, TooManyWait> {
-        self.decide.next(None).await
+    pub(crate) async fn turn_to_decide(&self, reader: Option<Reader>) -> Result<Turn<'_>, TooManyWait> {
+        self.decide.next(reader).await
     }
 
     /// Waits as [`Shared::turn_to_show`], however many others do: the change that the answer is about was made.

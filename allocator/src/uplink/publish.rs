@@ -7,17 +7,19 @@ use super::rooted::{Here, do_call};
 use super::transport::TransportError;
 use crate::cells::Cells;
 use crate::config::StoreConfig;
-use crate::shared::{Shared, Turn};
+use crate::shared::{Reader, Shared, Turn};
 use lessor_ledger::overrides::{
     Decision, Next, OverridesFull, Publish, PublishError, Published, SuspensionsFull,
 };
 use serde_json::Value;
 use std::convert::Infallible;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 
-/// Longest wait of an operator for a decision, and before that for its turn.
+/// Longest wait of an operator for a decision and its turn. With [`TELL_MAX`] it is less than the time in which an
+/// allocator that ends finishes its requests.
 const PUBLISH_MAX: Duration = Duration::from_secs(3);
 
 /// Longest wait of an operator until the head says so, too: all allocators read the overrides themselves now and then.
@@ -37,6 +39,11 @@ pub(crate) enum Unpublished {
         "too many decisions wait for the store that allocators share: nothing was changed, send this one again"
     )]
     Crowded,
+    /// No turn came in time: each decision before this one takes long. Nothing was changed.
+    #[error(
+        "no turn within {PUBLISH_MAX:?}: the store that allocators share answers slowly; nothing was changed"
+    )]
+    NoTurn,
     /// The store does not answer, or not well. It may or may not hold the decision.
     #[error("the store that allocators share: {0}")]
     Unreachable(String),
@@ -54,33 +61,43 @@ impl From<PublishError> for Unpublished {
     }
 }
 
-/// Decides about the suspension of `limit` for all allocators, and applies it here at once. Returns whether the pause
-/// or block was there before.
+/// Decides about the suspension of `limit` for all allocators, on behalf of `reader`, and applies it here at once.
+/// Returns whether the pause or block was there before.
 ///
 /// # Cancel safety
 /// If the future is dropped, the decision may have been made.
-pub(crate) async fn decide(shared: &Shared, limit: &str, decision: &Decision) -> Result<bool, Unpublished> {
-    let _turn = turn(shared).await?;
+pub(crate) async fn decide(
+    shared: &Shared,
+    reader: Option<Reader>,
+    limit: &str,
+    decision: &Decision,
+) -> Result<bool, Unpublished> {
+    let mut patience = pin!(sleep(PUBLISH_MAX));
+    let _turn = turn(shared, reader, patience.as_mut()).await?;
     let mut cells = cells(shared)?;
     let publish = Publish::suspension(limit, decision.clone());
-    let published: Result<_, Unpublished> = in_time(carry(&mut cells, shared, publish, || Ok(()))).await;
+    let published: Result<_, Unpublished> =
+        in_time(patience, carry(&mut cells, shared, publish, || Ok(()))).await;
     Ok(published?.was_so)
 }
 
-/// Puts the limit `name` for all allocators, or removes it, unless `check` objects. `check` is called once the newest
-/// overrides are applied here, and again whenever another allocator was faster. The change is applied here at once.
+/// Puts the limit `name` for all allocators, or removes it, on behalf of `reader`, unless `check` objects. `check` is
+/// called once the newest overrides are applied here, and again whenever another allocator was faster. The change is
+/// applied here at once.
 ///
 /// # Cancel safety
 /// If the future is dropped, the change may have been made.
 pub(crate) async fn change<E: From<Unpublished>>(
     shared: &Arc<Shared>,
+    reader: Option<Reader>,
     name: &str,
     put: Option<Value>,
     check: impl FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
-    let _turn = turn(shared).await?;
+    let mut patience = pin!(sleep(PUBLISH_MAX));
+    let _turn = turn(shared, reader, patience.as_mut()).await?;
     let mut cells = cells(shared)?;
-    let published = in_time(carry(&mut cells, shared, Publish::limit(name, put), check)).await?;
+    let published = in_time(patience, carry(&mut cells, shared, Publish::limit(name, put), check)).await?;
     // The decision is in the store. The head is told of it even if the operator no longer waits.
     let (shared, limit) = (shared.clone(), name.to_owned());
     let telling = tokio::spawn(async move {
@@ -94,10 +111,17 @@ pub(crate) async fn change<E: From<Unpublished>>(
     Ok(())
 }
 
-/// Waits until no other decision is being made.
-async fn turn(shared: &Shared) -> Result<Turn<'_>, Unpublished> {
-    let turn = timeout(PUBLISH_MAX, shared.turn_to_decide()).await;
-    turn.map_err(|_| Unpublished::Crowded)?.map_err(|_| Unpublished::Crowded)
+/// Waits until no other decision is being made, or until `patience` is over.
+async fn turn<'a>(
+    shared: &'a Shared,
+    reader: Option<Reader>,
+    patience: Pin<&mut Sleep>,
+) -> Result<Turn<'a>, Unpublished> {
+    tokio::select! {
+        biased;
+        turn = shared.turn_to_decide(reader) => turn.map_err(|_| Unpublished::Crowded),
+        () = patience => Err(Unpublished::NoTurn),
+    }
 }
 
 fn cells(shared: &Shared) -> Result<Cells, Unpublished> {
@@ -110,10 +134,16 @@ fn cells(shared: &Shared) -> Result<Cells, Unpublished> {
 /// Outcome of a publication: the outer error is an objection to it.
 type Outcome<E> = Result<Result<Published, PublishError>, E>;
 
-/// Returns the outcome, or an error once the operator no longer waits.
-async fn in_time<E: From<Unpublished>>(outcome: impl Future<Output = Outcome<E>>) -> Result<Published, E> {
-    let late = |_| Unpublished::Unreachable(TransportError::TimedOut.to_string());
-    Ok(timeout(PUBLISH_MAX, outcome).await.map_err(late)??.map_err(Unpublished::from)?)
+/// Returns the outcome, or an error once the `patience` of the operator is over.
+async fn in_time<E: From<Unpublished>>(
+    patience: Pin<&mut Sleep>,
+    outcome: impl Future<Output = Outcome<E>>,
+) -> Result<Published, E> {
+    tokio::select! {
+        biased;
+        outcome = outcome => Ok(outcome?.map_err(Unpublished::from)?),
+        () = patience => Err(Unpublished::Unreachable(TransportError::TimedOut.to_string()).into()),
+    }
 }
 
 /// Carries the calls of `publish` to the store and back until it is done, or `check` objects.
@@ -149,25 +179,33 @@ async fn carry<E>(
 mod tests {
     use super::*;
     use crate::config::Config;
+    use lessor_ledger::share::Owner;
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::SeqCst;
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
     use tokio::task::JoinSet;
 
-    fn shared(url: &str) -> Arc<Shared> {
+    const ONE: Reader = Reader::Identity(Owner(1));
+    const OTHER: Reader = Reader::Identity(Owner(2));
+
+    fn shared(url: &str, patience: &str) -> Arc<Shared> {
         let text = format!(
-            "[store]\nkind = \"redis\"\nurl = {url:?}\ntimeout = \"50ms\"\n\
+            "[store]\nkind = \"redis\"\nurl = {url:?}\ntimeout = {patience:?}\n\
              [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]"
         );
         Arc::new(Shared::new(Config::parse(&text).expect("valid"), true))
     }
 
-    fn pauses(shared: &Arc<Shared>, count: usize) -> JoinSet<Result<bool, Unpublished>> {
+    fn pauses(
+        shared: &Arc<Shared>,
+        reader: Option<Reader>,
+        count: usize,
+    ) -> JoinSet<Result<bool, Unpublished>> {
         let mut pauses = JoinSet::new();
         for _ in 0..count {
             let shared = shared.clone();
-            pauses.spawn(async move { decide(&shared, "a", &Decision::Pause(None)).await });
+            pauses.spawn(async move { decide(&shared, reader, "a", &Decision::Pause(None)).await });
         }
         pauses
     }
@@ -176,7 +214,7 @@ mod tests {
     #[tokio::test]
     async fn decisions_go_to_the_store_one_after_the_other() {
         let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let shared = shared(&format!("redis://{}", silent.local_addr().expect("it is bound")));
+        let shared = shared(&format!("redis://{}", silent.local_addr().expect("it is bound")), "50ms");
         let most = Arc::new(AtomicUsize::new(0));
         let counted = most.clone();
         let server = tokio::spawn(async move {
@@ -191,7 +229,7 @@ mod tests {
                 });
             }
         });
-        let failed = pauses(&shared, 20).join_all().await;
+        let failed = pauses(&shared, None, 8).join_all().await;
         assert!(failed.iter().all(|pause| matches!(pause, Err(Unpublished::Unreachable(_)))), "{failed:?}");
         // The end of a connection is seen after the next one has begun.
         assert!((1..=2).contains(&most.load(SeqCst)), "{most:?} connections");
@@ -200,17 +238,50 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn decisions_that_wait_are_few_and_do_not_wait_for_long() {
-        let shared = shared("redis://127.0.0.1:1");
-        let turn = shared.turn_to_decide().await.expect("room");
-        let mut waiting = pauses(&shared, 100);
-        for _ in 0..37 {
-            let refused = waiting.join_next().await.expect("they were refused").expect("no panic");
+        let shared = shared("redis://127.0.0.1:1", "50ms");
+        let turn = shared.turn_to_decide(None).await.expect("room");
+        let mut waiting = pauses(&shared, None, 100);
+        are_refused(&mut waiting, 37).await;
+        assert_eq!(waiting.len(), 63);
+        let late = waiting.join_all().await;
+        assert!(late.iter().all(|pause| matches!(pause, Err(Unpublished::NoTurn))), "{late:?}");
+        drop(turn);
+        assert!(matches!(pauses(&shared, None, 1).join_all().await[0], Err(Unpublished::Unreachable(_))));
+    }
+
+    /// Waits until `count` pauses were refused because too many wait.
+    async fn are_refused(pauses: &mut JoinSet<Result<bool, Unpublished>>, count: usize) {
+        for _ in 0..count {
+            let refused = pauses.join_next().await.expect("there are more").expect("no panic");
             assert!(matches!(refused, Err(Unpublished::Crowded)), "{refused:?}");
         }
-        assert_eq!(waiting.len(), 63);
-        let refused = waiting.join_all().await;
-        assert!(refused.iter().all(|pause| matches!(pause, Err(Unpublished::Crowded))), "{refused:?}");
-        drop(turn);
-        assert!(matches!(pauses(&shared, 1).join_all().await[0], Err(Unpublished::Unreachable(_))));
+    }
+
+    /// The bug: one identity took all places, and the pauses of others were refused.
+    #[tokio::test(start_paused = true)]
+    async fn one_identity_leaves_places_for_the_decisions_of_others() {
+        let shared = shared("redis://127.0.0.1:1", "50ms");
+        let _turn = shared.turn_to_decide(None).await.expect("room");
+        let mut waiting = pauses(&shared, Some(ONE), 64);
+        are_refused(&mut waiting, 32).await;
+        let late = pauses(&shared, Some(OTHER), 1).join_all().await;
+        assert!(matches!(late[0], Err(Unpublished::NoTurn)), "it waited in line: {late:?}");
+    }
+
+    /// The bug: a decision had three seconds after it had waited three seconds for its turn: longer than an allocator
+    /// that ends finishes its requests.
+    #[tokio::test(start_paused = true)]
+    async fn a_decision_and_its_turn_share_one_patience() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let shared = shared(&format!("redis://{}", silent.local_addr().expect("it is bound")), "10s");
+        let first = pauses(&shared, None, 1);
+        sleep(Duration::from_secs(1)).await;
+        let most = PUBLISH_MAX + Duration::from_millis(10);
+        let second = timeout(most, pauses(&shared, None, 1).join_all()).await.expect("it ends in time");
+        let second = second[0].as_ref().expect_err("the store is silent");
+        let words = second.to_string();
+        assert!(words.starts_with("the store that allocators share: "), "{words}");
+        let first = first.join_all().await;
+        assert!(matches!(first[0], Err(Unpublished::Unreachable(_))), "{first:?}");
     }
 }
