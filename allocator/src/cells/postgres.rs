@@ -32,14 +32,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Longest time to connect to one host: after one that hangs there is time for others.
-    fn connect_max(&self) -> Duration {
-        match self.place.hosts.len() {
-            1 => self.config.timeout,
-            _ => self.config.timeout / 4,
-        }
-    }
-
     fn no_answer(&self) -> CellsError {
         CellsError::Unreachable(format!("no answer within {:?}", self.config.timeout))
     }
