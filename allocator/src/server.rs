@@ -95,8 +95,9 @@ impl Server {
     }
 
     /// Makes a life of the allocator that writes its grants to the store of `config`, if that names one, and resumes
-    /// what an earlier life wrote there. `fresh` is as for [`Server::new`], and has no effect on a store that knows what
-    /// was lent.
+    /// what an earlier life wrote there. `fresh` is as for [`Server::new`]. With a store that knows what was lent, it
+    /// holds only for limits that are new to the store, and only if none of the limits in the store is gone from
+    /// `config`.
     ///
     /// # Errors
     /// If the store or the certificates cannot be used.

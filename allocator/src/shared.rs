@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     config: Config,
     /// Whether no earlier life can have lent anything.
     is_fresh: bool,
-    /// Whether `--fresh` was given in vain: the store knows what earlier lives lent.
+    /// Whether `--fresh` has an effect on new limits at most: the store knows what earlier lives lent of the others.
     is_fresh_ignored: bool,
     clock: EpochClock,
     metrics: Metrics,

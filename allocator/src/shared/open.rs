@@ -11,15 +11,16 @@ use lessor_ledger::registry::Registry;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What operators are told when `--fresh` has no effect.
-const FRESH_IGNORED: &str = "--fresh is ignored, except for limits that the store has never known: it knows what earlier \
-                             runs lent of the others. Leave the option out. To begin afresh, stop the allocator, \
-                             remove its store, and start it with --fresh";
+/// What operators are told when `--fresh` has an effect on new limits at most.
+const FRESH_IGNORED: &str = "--fresh is ignored, except for limits that the store has never known, and for these, \
+                             too, if a limit of the store is gone from the configuration: the store knows what \
+                             earlier runs lent. Leave the option out. To begin afresh, stop the allocator, remove \
+                             its store, and start it with --fresh";
 
 impl Shared {
     /// Makes a life that writes its grants to the store at `path`, and resumes what is written there. If the store is
-    /// lost, all limits begin in quarantine, unless the life is `fresh`. A limit that the store knows goes before
-    /// `fresh`: the option may be a part of the command that starts the allocator again after each crash.
+    /// lost, all limits begin in quarantine, unless the life is `fresh`. What the store knows goes before `fresh`: the
+    /// option may be a part of the command that starts the allocator again after each crash.
     ///
     /// # Errors
     /// If the store cannot be used.
@@ -43,7 +44,10 @@ impl Shared {
                     }
                 };
                 if fresh && !is_fresh {
-                    registry.begin_unknown_afresh(&known.limits, config.clocks, &written, now);
+                    let begun = registry.begin_unknown_afresh(&known.limits, config.clocks, &written, now);
+                    if !begun.is_empty() {
+                        tracing::info!(%path, limits = ?begun, "beginning afresh what the store has never known");
+                    }
                 }
                 registry.take_decisions(&config.limits, &written, gap, now);
                 (registry, pools)
@@ -84,7 +88,7 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Returns a warning that `--fresh` was given in vain, if so.
+    /// Returns a warning that `--fresh` has an effect on new limits at most, if so.
     pub(crate) fn fresh_warning(&self) -> Option<String> {
         self.is_fresh_ignored.then(|| FRESH_IGNORED.to_owned())
     }

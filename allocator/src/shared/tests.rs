@@ -138,4 +138,5 @@ fn a_limit_that_is_new_in_the_file_may_begin_afresh() {
     assert_eq!(quarantined(&["a", "b"], true), 0);
     assert_eq!(quarantined(&["a", "b", "c"], false), 1);
     assert_eq!(quarantined(&["a", "b", "c"], true), 1, "the store knows that c may have lent");
+    assert_eq!(quarantined(&["a", "d", "c"], true), 2, "d may be b with another name");
 }

@@ -131,20 +131,27 @@ impl Registry {
     }
 
     /// Begins the limits among `configured` of which the earlier run that has `written` can have lent nothing as if no
-    /// permit of them was ever lent. A limit that lent has a row, which was durable before its answer left.
+    /// permit of them was ever lent, and returns their names. A limit that lent has a row, which was durable before its
+    /// answer left. If a limit with a row is configured no more, none begins afresh: it may have been renamed.
     pub fn begin_unknown_afresh(
         &mut self,
         configured: &[LimitConfig],
         clocks: ClockBounds,
         written: &Written,
         now: Moment,
-    ) {
+    ) -> Vec<String> {
+        if !self.departed.is_empty() {
+            return vec![];
+        }
         // The upstream of a limit knows what is out of it.
         let is_own = |limit: &&LimitConfig| limit.upstream.is_none();
-        for limit in configured.iter().filter(is_own).filter(|limit| is_unknown(limit, configured, written)) {
+        let unknown = |limit: &&LimitConfig| is_unknown(limit, configured, written);
+        let begin = |limit: &LimitConfig| {
             let made = Limit::new(limit.clone(), clocks, Past::None, now);
             self.limits.insert(limit.name.to_string(), made);
-        }
+            limit.name.to_string()
+        };
+        configured.iter().filter(is_own).filter(unknown).map(begin).collect()
     }
 
     /// Begins to write down what the registry lends. The first batch holds everything; there were `before` batches

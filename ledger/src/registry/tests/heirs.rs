@@ -188,7 +188,8 @@ fn only_what_nothing_written_can_have_lent_begins_afresh() {
         names.into_iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(waiting(&after), ["above", "below", "new", "new/*", "newer", "rx"]);
-    after.begin_unknown_afresh(&all.limits, all.clocks, &written, millis(10));
+    let begun = after.begin_unknown_afresh(&all.limits, all.clocks, &written, millis(10));
+    assert_eq!(begun, ["new/*", "new", "newer"]);
     assert_eq!(
         waiting(&after),
         ["above", "below", "rx"],
@@ -200,4 +201,20 @@ fn only_what_nothing_written_can_have_lent_begins_afresh() {
     let again = all.restored(&written, Gap::Counted, millis(20), 9);
     assert!(written.limits.contains_key("new"), "it is known from the first batch on");
     assert_eq!(again.quarantined(millis(20)).len(), 3);
+}
+
+/// The bug: a limit with a new name in the file, in place of one that had lent all permits, lent them again at once.
+#[test]
+fn a_limit_that_may_have_another_name_now_does_not_begin_afresh() {
+    let mut before = limits(&["a"]).registry(Past::None, millis(0), 7);
+    let mut written = Written::default();
+    before.begin_writing(0);
+    assert_eq!(lent(&before, "a", 1), 10);
+    write(&mut before, &mut written, 2);
+    for (names, expected) in [(&["b"][..], 0), (&["a", "b"], 10)] {
+        let config = limits(names);
+        let mut after = config.restored(&written, Gap::Counted, millis(10), 8);
+        let begun = after.begin_unknown_afresh(&config.limits, config.clocks, &written, millis(10));
+        assert_eq!((lent(&after, "b", 20), begun.len()), (expected, usize::from(expected > 0)), "{names:?}");
+    }
 }
