@@ -44,7 +44,7 @@ pub struct Suspended {
     /// The stamp of the last decision to pause or to resume; 0 if there was none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pause_stamp: u64,
-    /// The era of the store's head in which the end of the pause was dated anew; 0 if it was not.
+    /// The era of the store's head in which the end of the pause was dated anew, or a later one; 0 if it was not.
     #[serde(default, skip_serializing_if = "is_zero")]
     pause_era: u64,
     /// The stamps of the last decisions about nodes: about all blocked nodes, and about nodes that were blocked until
@@ -107,7 +107,8 @@ impl Suspensions {
         for suspended in self.limits.values_mut() {
             if let Some(until) = suspended.until().filter(|until| *until != Moment::NEVER) {
                 suspended.until = Some((now + until.since(before)).into());
-                suspended.pause_era = era;
+                // Later than all earlier dates, though a store that lost a head counts eras again.
+                suspended.pause_era = era.max(suspended.pause_era.saturating_add(1));
             }
         }
     }

@@ -302,10 +302,11 @@ impl Head {
             // The other server shows an earlier time. Nothing that was written before counts by it, so the loss was not
             // later than now.
             self.signed.clear();
-            self.suspensions.date_anew(self.era, before, now);
             self.now = now.into();
         }
         self.writes(now);
+        // The clocks of two servers may be far apart, whichever is ahead.
+        self.suspensions.date_anew(self.era, before, self.now.as_calendar());
         (self.whole_since, self.lost) = (self.era, Some(self.now));
         self.timeline = timeline.as_str().to_owned();
     }
