@@ -268,8 +268,8 @@ pub(crate) fn ticks(every: Duration) -> Interval {
     ticks
 }
 
-/// Reads the files that `config` names, except the store: certificates, tokens, keys. Checks the folder of the audit
-/// log.
+/// Reads the files that `config` names, except the store: certificates, tokens, keys. Checks that the file of the audit
+/// log can be written, or, if it is absent, its folder.
 fn read_files(config: &Config) -> Result<(Certificates, Option<Access>), OpenError> {
     if let Some(max) = config.server.memory_max.filter(|_| memory::resident().is_none()) {
         return Err(OpenError::Memory(max));
