@@ -277,7 +277,10 @@ impl Pool {
         let need = me.turn.largest;
         if row.needs() <= row.whole.cap {
             let share = row.share().max(flow.speed().least_share(need));
-            let part = Part { cap: need.max(row.even()).min(free.cap), share: share.min(free.share) };
+            // Room for the largest call of each other session stays free, however much is due to this one.
+            let most = row.whole.cap - (row.needs() - need);
+            let cap = need.max(row.even().min(most)).min(free.cap);
+            let part = Part { cap, share: share.min(free.share) };
             let part = flow.fitting(part);
             let is_worth = part.cap >= need && part.share.saturating_mul(WORTH_PART) >= share;
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);

@@ -245,3 +245,29 @@ fn a_session_whose_callers_only_wait_has_its_part_of_a_flow_beside_busy_ones() {
         }
     }
 }
+
+/// The bug: a session kept its even part of the burst, and the rest was too small for a large call of another session,
+/// which waited for as long as the first went on.
+#[test]
+fn a_session_keeps_no_more_of_a_burst_than_leaves_room_for_large_calls_of_others() {
+    let fifty = Duration::from_millis(50);
+    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(37, 1, fifty).expect("valid"))]);
+    let small = Ask { want: 2, demand_milli: 4_000, largest: 10, ..Ask::default() };
+    let large = Ask { want: 24, waiting: 24, largest: 24, ..Ask::default() };
+    let (mut spent, mut told) = (0, None);
+    for seq in 1..=20 {
+        let claim = told.map_or(RateClaim::None, RateClaim::Holds);
+        let answer =
+            grant(pool.renew(millis(seq * 100), A, seq, Ask { spent_total: spent, rate: claim, ..small }));
+        spent += answer.permits + answer.kept;
+        let Rate::Lent { lease, .. } = answer.rate else { panic!("it is told a rate: {answer:?}") };
+        told = Some(lease);
+        if seq > 2
+            && let Rate::Lent { lease, .. } = grant(pool.renew(millis(seq * 100 + 1), B, seq, large)).rate
+        {
+            assert!(lease.cap >= 24, "{lease:?}");
+            return;
+        }
+    }
+    panic!("the large call waits for ever: {:?}", pool.flow);
+}
