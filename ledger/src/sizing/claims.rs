@@ -17,7 +17,7 @@ use std::fmt::Debug;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Permits spent in a term on average plus the queue, in parts of a permit
-    /// ([`PERMIT`] to one). Shares are measured by this.
+    /// ([`PERMIT`](lessor_protocol::sizing::PERMIT) to one). Shares are measured by this.
     pub mean: u128,
     /// Permits that the session would hold: `mean` and its safety stock.
     pub need: u64,

@@ -4,6 +4,7 @@ use super::{Shared, migrate};
 use crate::cells::CellsError;
 use lessor_protocol::Clock;
 use lessor_protocol::foreign::{causes, excerpt};
+use lessor_protocol::lease::whole_millis;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -70,7 +71,11 @@ impl Line {
             let host = *first % count;
             *first = host + 1;
             let patience = patience(shared.config.timeout, by.since(CLOCK.now()), count - tried);
-            let late = |_| CellsError::Unreachable(format!("no answer within {patience:?}"));
+            // The last one had all the time that was left.
+            let late = |_| match count - tried {
+                1 => shared.no_answer(),
+                _ => CellsError::Unreachable(format!("no answer within {:?}", whole_millis(patience))),
+            };
             match timeout(patience, Line::open_at(shared, host)).await.map_err(late).flatten() {
                 Ok(line) => return Ok(line),
                 Err(error @ CellsError::Unfit(_)) => return Err(error),
