@@ -329,10 +329,7 @@ impl Limit {
         seq: u64,
         ask: Ask,
     ) -> Result<Answer, AskRejection> {
-        if !self.pools.contains(id) {
-            self.make_room(now, id, holder.share.owner)?;
-            self.make(now, id.clone(), holder.share.owner);
-        }
+        self.make_on_first_use(now, id, holder.share.owner)?;
         self.make_room_for_session(now, id, holder)?;
         let asked = self.with_pool(now, id, |pool| pool.renew(now, holder, seq, ask));
         let answer = asked.expect("it was there or has been made")?;

@@ -40,10 +40,7 @@ impl Limit {
 
     /// Opens a pool for an exchange of `owner` with it and the pools above or below. Makes it if it does not exist.
     pub(crate) fn open(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
-        if !self.pools.contains(id) {
-            self.make_room(now, id, owner)?;
-            self.make(now, id.clone(), owner);
-        }
+        self.make_on_first_use(now, id, owner)?;
         self.count(now, id);
         Ok(())
     }

@@ -137,10 +137,7 @@ impl Limit {
         if name.is_some_and(|name| self.topped_up_as(name).is_some()) {
             return Ok(false);
         }
-        if !self.pools.contains(&id) {
-            self.make_room(now, &id, Owner::NONE)?;
-            self.make(now, id.clone(), Owner::NONE);
-        }
+        self.make_on_first_use(now, &id, Owner::NONE)?;
         let most = self.with_pool(now, &id, |pool| pool.top_up_max(now)).unwrap_or(0);
         if permits > most {
             let detail = format!(

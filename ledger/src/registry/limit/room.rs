@@ -154,12 +154,29 @@ impl OwnerPlace {
 }
 
 impl Limit {
+    /// Makes the pool `id` for `owner` if it does not exist.
+    ///
+    /// # Errors
+    /// If there is no room for another key or name.
+    pub(super) fn make_on_first_use(
+        &mut self,
+        now: Moment,
+        id: &PoolId,
+        owner: Owner,
+    ) -> Result<(), AskRejection> {
+        if !self.pools.contains(id) {
+            self.make_room(now, id, owner)?;
+            self.make(now, id.clone(), owner);
+        }
+        Ok(())
+    }
+
     /// Makes room for the new pool `id`, which `owner` asks for. If a sweep is not enough, one pool goes that has saved
     /// up more than a new one has: a pool of `owner`, or any pool if the limit is full.
     ///
     /// # Errors
     /// If there is no room.
-    pub(super) fn make_room(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
+    fn make_room(&mut self, now: Moment, id: &PoolId, owner: Owner) -> Result<(), AskRejection> {
         self.sweep_pools(now, STEPS_FOR_KEY, Replaced::None);
         if self.check_room(id, owner).is_ok() {
             return Ok(());
