@@ -11,11 +11,9 @@ mod concurrency;
 mod family;
 mod fixed_window;
 mod fleet;
-mod leaky_bucket;
 mod lines;
 mod shadow;
 mod sliding_log;
-mod sliding_window;
 
 use super::*;
 use serde_json::{Value, json};

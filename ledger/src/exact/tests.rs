@@ -5,7 +5,9 @@ mod family;
 
 use super::*;
 use crate::CarryOver;
-use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
+use crate::rule::{
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket,
+};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use proptest::prelude::*;
@@ -144,9 +146,12 @@ fn check(rules: &[Rule], steps: Vec<Step>) {
 }
 
 fn sliding() -> impl Strategy<Value = Rule> {
-    (0u64..12, 50u64..120, 0u64..2).prop_map(|(limit, per, margin)| {
+    (0u64..12, 50u64..120, 0u64..2, any::<bool>()).prop_map(|(limit, per, margin, is_log)| {
         let (per, margin) = (Duration::from_millis(per), Duration::from_nanos(margin));
-        Rule::SlidingWindow(SlidingWindow::try_new(limit, per, margin).expect("valid"))
+        match is_log {
+            true => Rule::SlidingLog(SlidingLog::try_new(limit, per, margin).expect("valid")),
+            false => Rule::SlidingWindow(SlidingWindow::try_new(limit, per, margin).expect("valid")),
+        }
     })
 }
 

@@ -26,48 +26,6 @@ fn set(limit: &str, at: &str, permits: u64) -> String {
 }
 
 #[test]
-fn a_user_is_charged_with_the_tenant_and_the_vendor_or_not_at_all() {
-    // 2 a user, 3 a tenant, 5 for all.
-    let config = window("vendor", 5, "")
-        + &window("tenant", 3, "keyed = true\nparent = \"vendor\"")
-        + &window("user", 2, "keyed = true\nparent = \"tenant\"");
-    check_limits(
-        &config,
-        &[
-            // Left: al 0, acme 1, vendor 3.
-            ("user acme/al: 0 try_acquire 2", "ok 0"),
-            // bo 1, acme 0, vendor 2.
-            ("user acme/bo: 0 try_acquire 1", "ok 0"),
-            // acme has none until 10 s, and so no pool is charged.
-            ("user acme/bo: 1s try_acquire 1", "no 0 retry 9s"),
-            // cy 0, zed 1, vendor 0: three count since 0, two since 1 s.
-            ("user zed/cy: 1s try_acquire 2", "ok 0"),
-            ("user zed/di: 1s peek 1", "no 0 retry 9s"),
-            ("tenant zed: 2s peek 1", "no 0 retry 8s"),
-            ("vendor: 2s peek 3", "no 0 retry 8s"),
-            ("vendor: 2s peek 4", "no 0 retry 9s"),
-            // Permits of 0 s are gone: bo 1, acme 2, vendor 2.
-            ("user acme/bo: 10s try_acquire 1", "ok 1"),
-            ("vendor: 10s peek 0", "ok 2"),
-            (
-                "user acme/al: 10s try_acquire 3",
-                "error TooLarge: permits is 3, and this limit never holds more than 2",
-            ),
-            (
-                "tenant acme: 10s try_acquire 4",
-                "error TooLarge: permits is 4, and this limit never holds more than 3",
-            ),
-            // A tenant may call for itself: acme 0, vendor 0.
-            ("tenant acme: 10s try_acquire 2", "ok 0"),
-            // All three of acme count until 20 s; the two of zed until 11 s.
-            ("user acme/al: 10s peek 1", "no 0 retry 10s"),
-            ("user acme/al: 11s peek 1", "no 0 retry 9s"),
-            ("user zed/al: 11s peek 1", "ok 2"),
-        ],
-    );
-}
-
-#[test]
 fn the_narrowest_of_all_says_what_one_call_may_take() {
     check_limits(
         &two(2, 5, 5),
@@ -85,32 +43,6 @@ fn the_narrowest_of_all_says_what_one_call_may_take() {
     check_limits(
         &still,
         &[("0 try_acquire 1", "ok 1"), ("1s try_acquire 2", "no 1"), ("1s acquire 2", "no 1")],
-    );
-}
-
-#[test]
-fn who_waits_in_one_limit_keeps_its_place_in_the_one_above() {
-    check_limits(
-        &two(4, 2, 3),
-        &[
-            ("a: 0 try_acquire 2", "ok 0"),
-            // The two of `a` leave at 10 s.
-            ("a: 1s acquire 1", "ok 0 wait 9s"),
-            // Two of the vendor are free, and the caller that waits comes first. At 10 s it takes one of four.
-            ("b: 2s try_acquire 1", "no 0 retry 8s"),
-            ("vendor: 2s try_acquire 1", "no 0 retry 8s"),
-            ("b: 2s acquire 3 timeout 8s", "ok 0 wait 8s"),
-            // At 10 s the vendor is full, and b too: until 20 s.
-            ("b: 3s acquire 1", "ok 0 wait 17s"),
-            // a has one at 10 s, but the vendor serves nothing before the last call in its line.
-            ("a: 3s acquire 1 timeout 17s-1", "no 0 retry 17s wait 17s"),
-            ("a: 3s acquire 1 timeout 17s", "ok 0 wait 17s"),
-            ("vendor: 10s peek 0", "ok 0"),
-            // Only those two count: one of a, one of b.
-            ("vendor: 20s peek 0", "ok 2"),
-            ("a: 20s peek 0", "ok 1"),
-            ("b: 20s peek 0", "ok 2"),
-        ],
     );
 }
 

@@ -22,16 +22,3 @@ fn what_would_be_refused_passes_and_takes_nothing() {
         ],
     );
 }
-
-#[test]
-fn a_caller_that_would_have_to_wait_passes_at_once_and_none_is_behind() {
-    check_limits(
-        LIMIT,
-        &[
-            ("0 acquire 3", "ok 0 wait 0"),
-            ("1s acquire 1", "pass 0 wait 0"),
-            ("1s acquire 1 timeout 20s", "pass 0 wait 0"),
-            ("10s peek 0", "ok 3"),
-        ],
-    );
-}
