@@ -214,6 +214,10 @@ fn what_a_rule_lacks_is_named_with_its_rule() {
             "kind = \"token_bucket\"\nrefill = 1\nper = \"1s\"",
             ("rules[1].capacity", "is missing", "capacity = 100"),
         ),
+        (
+            "kind = \"token_bucket\"\ncapacity = 1\nper = \"1s\"",
+            ("rules[1].refill", "is missing", "refill = 100"),
+        ),
         ("kind = \"leaky_bucket\"\nper = \"1s\"", ("rules[1].refill", "is missing", "refill = 100")),
         ("kind = \"concurrency\"\nlimit = 1", ("rules[1].longest", "is missing", "longest = \"2m\"")),
     ] {
@@ -275,6 +279,7 @@ fn families_that_are_wrong_are_named() {
     let above = |name: &str, options: &str| format!("[[limit]]\nname = {name:?}\n{options}\n");
     for (options, other, says) in [
         ("parent = \"c\" # <-", good, ("parent", "\"c\"", "the name of another limit")),
+        ("parent = \"a\" # <-", good, ("parent", "\"a\"", "no limit may be above itself")),
         ("parent = \"b*\" # <-", good, ("parent", "\"b*\"", "a single limit")),
         (
             "parent = \"b\" # <-",

@@ -1,6 +1,6 @@
 //! Options of windows and buckets, and rules of single keys: how each is parsed, printed and refused.
 
-use super::{SECOND, option_refused, refused, rule_refused};
+use super::{SECOND, rule_refused};
 use crate::config::Config;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{
@@ -14,29 +14,8 @@ fn windows_of_a_calendar_are_refused_with_what_would_be_right() {
         rule_refused(&rule, &format!("limit \"a\": rules[0].{expected}"));
     };
     refused(
-        "calendar = \"year\"",
-        "calendar is \"year\": use \"minute\", \"hour\", \"day\", \"week\" or \"month\"",
-    );
-    refused(
-        "calendar = \"day\", zone = \"Berlin\"",
-        "zone is \"Berlin\", which is no IANA time zone: use one like \"Europe/Berlin\"",
-    );
-    refused("calendar = \"month\", anchor_day = 32", "anchor_day is 32: use a day of the month, 1 to 31");
-    refused(
         "calendar = \"month\", anchor_day = \"monday\"",
         "anchor_day is \"monday\": use a day of the month, 1 to 31",
-    );
-    refused(
-        "calendar = \"week\", anchor_day = 1",
-        "anchor_day is 1: use the name of a day, \"monday\" to \"sunday\"",
-    );
-    refused(
-        "calendar = \"day\", anchor_day = 1",
-        "anchor_day is 1, which means nothing to calendar = \"day\": leave it out",
-    );
-    refused(
-        "calendar = \"day\", per = \"24h\"",
-        "per is \"1d\", but calendar decides where windows begin: leave it out",
     );
     refused(
         "calendar = \"day\", anchor = \"epoch\"",
@@ -62,31 +41,9 @@ fn buckets_that_make_no_sense_are_refused_with_what_would_be_right() {
         let rule = format!("kind = \"token_bucket\", capacity = 5, refill = 1, per = \"1s\", {rest}");
         rule_refused(&rule, &format!("limit \"a\": rules[0].{expected}"));
     };
-    refused("refill_style = \"slow\"", "refill_style is \"slow\": use \"greedy\" or \"interval\"");
-    refused(
-        "warm_up = { over = \"0s\" }",
-        "warm_up.over is zero: leave warm_up out, or say for example \"10s\"",
-    );
-    refused("warm_up = { over = \"1s\", cold_factor = 1 }", "warm_up.cold_factor is 1: use 2 to 1000");
     refused(
         "warm_up = { over = \"1s\", cold_factor = 4294967298 }",
         "warm_up.cold_factor is 4294967298: use 2 to 1000",
-    );
-    refused(
-        "debt = 3, warm_up = { over = \"1s\" }",
-        "debt is 3, but a bucket with warm_up has none: leave one of them out",
-    );
-    refused(
-        "refill_style = \"interval\", warm_up = { over = \"1s\" }",
-        "refill_style is \"interval\", but a bucket with warm_up refills evenly: use \"greedy\", or no warm_up",
-    );
-    refused(
-        "debt = 9007199254740991",
-        "debt is 9007199254740991, too much with capacity = 5: use at most 9007199254740986",
-    );
-    rule_refused(
-        "kind = \"token_bucket\", capacity = 1, refill = 1, per = \"1s\", warm_up = {}",
-        "limit[0].rules[0].warm_up.over is missing: say for example over = \"10s\"",
     );
     rule_refused(
         "kind = \"fixed_window\", limit = 1, per = \"1s\", debt = 3",
@@ -147,34 +104,6 @@ fn every_kind_of_rule_is_printed_as_it_means() {
         let json = serde_json::to_string(&Config::parse(&printed).expect("printed").limits[0].raw());
         assert!(json.expect("it is shown").contains(rule.kind()));
     }
-}
-
-#[test]
-fn overrides_that_make_no_sense_are_refused() {
-    let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
-    let of = |key: &str, rules: &str| format!("override = [{{ key = {key:?}, rules = [{rules}] }}]");
-    let keyed = |options: &str, expected: &str| {
-        let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\nkeyed = true\n{options}");
-        refused(&text, &format!("line 5: {expected}"));
-    };
-    option_refused(
-        &of("x", rule),
-        "limit \"a\": override[0] is for key = \"x\", which needs keyed = true: this limit has no keys",
-    );
-    keyed(&of("", rule), "limit \"a\": override[0].key is empty");
-    keyed(&of("x", ""), "limit \"a\": override[0].rules is empty: a limit needs at least one rule");
-    keyed(
-        &of("x", "{ kind = \"fixed_window\", limit = 1, per = \"10ms\" }"),
-        "limit \"a\": override[0].rules[0].per is 10ms, no lease fits in it: use at least 50ms",
-    );
-    keyed(
-        &format!("override = [{{ key = \"x\", rules = [{rule}] }}, {{ key = \"x\", rules = [{rule}] }}]"),
-        "limit \"a\": override[1].key is \"x\", which is there twice: give each key one override",
-    );
-    keyed(
-        "override = [{ key = \"x\" }]",
-        "limit[0].override[0].rules is missing: say for example rules = [{ kind = \"sliding_window\", limit = 100, per = \"30s\" }]",
-    );
 }
 
 /// The bug: a limit with fourteen thousand rules, put by an operator of one limit, kept an allocator busy for minutes.
