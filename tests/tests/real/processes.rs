@@ -1,7 +1,6 @@
 //! Real processes over loopback, killed, stopped and restarted. The vendor is the judge: it has the instants of all
 //! admissions, on the clock that all processes of a machine share.
 
-use lessor_allocator::cells::private::HeldPort;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment};
@@ -9,7 +8,7 @@ use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::process::{Allocator, Node, Running, lessor};
 use serde_json::Value;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -347,25 +346,6 @@ fn shells_and_manuals_know_every_command() {
 }
 
 #[test]
-fn garbage_on_the_wire_leaves_the_allocator_alive() {
-    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    let bodies: [&[u8]; 5] = [b"\0\xff\xfe garbage", b"{", b"[[[[[[", b"{\"node\":7}", b"null"];
-    for body in bodies {
-        let mut peer = TcpStream::connect(allocator.address()).expect("the server listens");
-        let head = format!(
-            "POST /v1/leases HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-            body.len()
-        );
-        peer.write_all(head.as_bytes()).and_then(|()| peer.write_all(body)).expect("it reads");
-        let mut answer = String::new();
-        peer.read_to_string(&mut answer).expect("the allocator answers in text");
-        assert!(answer.starts_with("HTTP/1.1 4"), "{body:?} got {answer:?}");
-        assert!(answer.contains("application/problem+json"), "{answer:?}");
-    }
-    assert_eq!(node(&allocator, "after").acquire(5, 2_000).len(), 5);
-}
-
-#[test]
 fn a_bad_command_line_or_configuration_ends_with_code_2_and_one_line() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("bad.toml");
@@ -403,35 +383,4 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
-}
-
-#[test]
-fn a_client_survives_an_allocator_that_answers_rubbish_and_one_that_never_answers() {
-    let port = HeldPort::any().expect("a free port");
-    let listener = TcpListener::bind(port.address()).expect("the port is held for this test");
-    let address = port.address().to_string();
-    // The first connection gets rubbish, and the second is never answered.
-    let fake = std::thread::spawn(move || {
-        let (mut first, _) = listener.accept().expect("a client");
-        let _ = first.read(&mut [0; 4096]);
-        let _ = first
-            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\nconnection: close\r\n\r\n{\"gr\xffnts}");
-        let (second, _) = listener.accept().expect("the client tries again");
-        // The connection is dropped with the listener, which frees the port for the real allocator.
-        std::thread::park_timeout(Duration::from_millis(300));
-        drop(second);
-    });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    runtime.block_on(async {
-        let url = format!("http://{address}");
-        let client = lessor::Client::builder(&url).node("patient").build().expect("a good address");
-        let limit = client.limit("vendor");
-        let refused = limit.acquire_within(1, Duration::from_millis(100)).await;
-        assert!(refused.is_err(), "no allocator lent anything");
-        fake.join().expect("no panic");
-        let _allocator = Allocator::start(CONFIG, &address, true);
-        limit.acquire(1).await.expect("the real one answers");
-        assert!(client.stats().failed_exchanges > 0);
-        client.shutdown().await;
-    });
 }

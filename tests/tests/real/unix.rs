@@ -8,7 +8,7 @@ use scenarios::process::{Node, Running, lessor};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -182,21 +182,6 @@ async fn the_socket_of_a_process_that_was_killed_is_replaced_and_that_of_a_live_
     assert!(code == Some(1) && said.contains("node.sock: another process listens there"), "{code:?} {said}");
     assert_eq!(get(&socket, "/readyz").await, 200, "the first allocator goes on");
     drop(running);
-}
-
-#[test]
-fn what_is_at_the_path_and_is_no_socket_stays() {
-    let desk = Desk::new();
-    let (socket, mine) = (desk.file("node.sock"), desk.file("mine"));
-    fs::write(&mine, "mine").expect("written");
-    symlink(&mine, &socket).expect("a link");
-    let (code, said) = desk.refused(&mut desk.command("", ""));
-    assert!(code == Some(1) && said.contains("node.sock: the file there is no socket"), "{code:?} {said}");
-    assert!(socket.is_symlink());
-    fs::rename(&mine, &socket).expect("the file can be renamed");
-    let (code, said) = desk.refused(&mut desk.command("", ""));
-    assert!(code == Some(1) && said.contains("node.sock: the file there is no socket"), "{code:?} {said}");
-    assert_eq!(fs::read_to_string(&socket).expect("a readable file"), "mine");
 }
 
 /// On an address, one peer may have three quarters of all connections. All peers of a socket count as one address and
