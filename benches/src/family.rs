@@ -5,8 +5,8 @@
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::SlidingWindow;
-use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Ask, Clock, ClockBounds, Moment};
+use lessor_ledger::share::Share;
+use lessor_protocol::{Ask, Clock, Moment};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,13 +59,8 @@ pub(crate) fn print() -> Result<(), Box<dyn Error>> {
 
 fn plan(limit: u64, per: Duration) -> Result<Arc<Plan>, Box<dyn Error>> {
     Ok(Arc::new(Plan {
-        rules: vec![Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO)?)],
-        is_borrowed: false,
-        is_root: false,
-        clocks: ClockBounds::default(),
         ease_off: true,
-        lessees_max: 10_000,
-        sharing: Sharing::default(),
+        ..Plan::of(vec![Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO)?)])
     }))
 }
 

@@ -5,10 +5,8 @@
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{AskError, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::{LeakyBucket, RuleError, SlidingWindow};
-use lessor_ledger::share::{Owner, Share, Sharing};
-use lessor_protocol::{
-    Answer, Ask, Clock, ClockBounds, Left, Moment, Observed, PERMITS_MAX, Rate, RateClaim, RateLease,
-};
+use lessor_ledger::share::{Owner, Share};
+use lessor_protocol::{Answer, Ask, Clock, Left, Moment, Observed, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,15 +99,7 @@ fn rule(sessions: u64, kind: Kind) -> Result<Rule, RuleError> {
 
 /// Microseconds of an ask.
 fn micros(sessions: u64, kind: Kind) -> Result<f64, Box<dyn Error>> {
-    let plan = Plan {
-        rules: vec![rule(sessions, kind)?],
-        is_borrowed: false,
-        is_root: false,
-        clocks: ClockBounds::default(),
-        ease_off: true,
-        lessees_max: 20_000,
-        sharing: Sharing::default(),
-    };
+    let plan = Plan { ease_off: true, lessees_max: 20_000, ..Plan::of(vec![rule(sessions, kind)?]) };
     let mut now = Moment::ORIGIN + Duration::from_secs(1);
     let mut pool = Pool::new(Arc::new(plan), now);
     let mut nodes = vec![Node::default(); usize::try_from(sessions)?];

@@ -14,7 +14,6 @@ use lessor_ledger::pool::{Past, Plan};
 use lessor_ledger::registry::{DecisionRow, LimitRow, PoolPlace, PoolRow, Registry, Written};
 use lessor_ledger::roots::{CompiledPlan, Head, ParentRef, RootSpec, TimeSource};
 use lessor_ledger::rule::{Gap, SlidingWindow};
-use lessor_ledger::share::Sharing;
 use lessor_protocol::wire::LeasesResponse;
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
 use serde_json::Value;
@@ -156,16 +155,12 @@ pub fn stored_rows(data: &[u8]) {
 fn root(head: &Head, value: Option<&[u8]>) {
     let rule = SlidingWindow::try_new(MOST, Duration::from_secs(1), Duration::ZERO).expect("it is good");
     let plan = Plan {
-        rules: vec![
+        is_root: true,
+        lessees_max: 8,
+        ..Plan::of(vec![
             lessor_ledger::roots::stricter(&Rule::SlidingWindow(rule), TimeSource::Store)
                 .expect("it can be kept"),
-        ],
-        is_borrowed: false,
-        is_root: true,
-        clocks: ClockBounds::default(),
-        ease_off: false,
-        lessees_max: 8,
-        sharing: Sharing::default(),
+        ])
     };
     let spec = RootSpec {
         compiled: CompiledPlan::new(plan, TimeSource::Store),

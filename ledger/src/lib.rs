@@ -12,16 +12,15 @@
 //!
 //! ```
 //! use lessor_ledger::pool::{Holder, SessionId, Plan, Pool};
-//! use lessor_ledger::share::{Share, Sharing};
+//! use lessor_ledger::share::Share;
 //! use lessor_ledger::rule::SlidingWindow;
-//! use lessor_protocol::{Answer, Ask, ClockBounds, Moment};
+//! use lessor_protocol::{Answer, Ask, Moment};
 //! use lessor_ledger::Rule;
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
 //! let window = SlidingWindow::try_new(9_000, Duration::from_secs(30), Duration::ZERO)?;
-//! let (rules, sharing, clocks) = (vec![Rule::SlidingWindow(window)], Sharing::default(), ClockBounds::default());
-//! let plan = Plan { rules, is_borrowed: false, is_root: false, clocks, ease_off: true, lessees_max: 100, sharing };
+//! let plan = Plan { ease_off: true, ..Plan::of(vec![Rule::SlidingWindow(window)]) };
 //! let mut pool = Pool::new(Arc::new(plan), Moment::ORIGIN);
 //! let node = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::from_millis(2) };
 //! let answer = pool.renew(Moment::ORIGIN, node, 1, Ask { want: 300, ..Ask::default() })?;

@@ -15,8 +15,7 @@ use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
     TokenBucket, Unit, WarmUp, Windows, Zone, term,
 };
-use lessor_ledger::share::{Owner, Share, Sharing};
-use lessor_protocol::ClockBounds;
+use lessor_ledger::share::{Owner, Share};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -408,15 +407,7 @@ fn span(text: &str) -> Result<Duration, String> {
 
 /// Makes a limit with `rules` and the shipping defaults.
 pub fn plan(rules: Vec<Rule>, ease_off: bool) -> Plan {
-    Plan {
-        rules,
-        is_borrowed: false,
-        is_root: false,
-        clocks: ClockBounds::default(),
-        ease_off,
-        lessees_max: 10_000,
-        sharing: Sharing::default(),
-    }
+    Plan { ease_off, ..Plan::of(rules) }
 }
 
 #[cfg(test)]

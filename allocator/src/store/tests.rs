@@ -7,8 +7,8 @@ use lessor_ledger::overrides::Suspension;
 use lessor_ledger::pool::{Holder, Plan, Pool, SavedPast, SessionId};
 use lessor_ledger::registry::limit::PoolId;
 use lessor_ledger::rule::{Gap, SlidingWindow};
-use lessor_ledger::share::{Share, Sharing};
-use lessor_protocol::{Ask, ClockBounds, Key, Moment, NodeName};
+use lessor_ledger::share::Share;
+use lessor_protocol::{Ask, Key, Moment, NodeName};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,15 +26,7 @@ fn limit_row(version: u64) -> LimitRow {
 /// Makes the row of a pool that has lent `permits`.
 fn pool_row(permits: u64) -> PoolRow {
     let rule = SlidingWindow::try_new(1_000, Duration::from_secs(30), Duration::ZERO).expect("valid");
-    let plan = Plan {
-        rules: vec![Rule::SlidingWindow(rule)],
-        is_borrowed: false,
-        is_root: false,
-        clocks: ClockBounds::default(),
-        ease_off: false,
-        lessees_max: 10,
-        sharing: Sharing::default(),
-    };
+    let plan = Plan { lessees_max: 10, ..Plan::of(vec![Rule::SlidingWindow(rule)]) };
     let now = Moment::from_nanos(SECOND);
     let mut pool = Pool::new(Arc::new(plan), now);
     let holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::from_millis(1) };

@@ -28,6 +28,19 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Makes the plan of a limit with `rules` and the defaults. No allocator lends to it, and no store has its root.
+    pub fn of(rules: Vec<Rule>) -> Plan {
+        Plan {
+            rules,
+            is_borrowed: false,
+            is_root: false,
+            clocks: ClockBounds::default(),
+            ease_off: false,
+            lessees_max: 10_000,
+            sharing: Sharing::default(),
+        }
+    }
+
     /// Returns the length of a lease that nothing clips.
     pub fn term(&self) -> Duration {
         term(&self.rules).clamp(self.sharing.term_min, self.sharing.term_max)

@@ -28,15 +28,7 @@ mod snapshot;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
-    Arc::new(Plan {
-        rules,
-        is_borrowed: false,
-        is_root: false,
-        clocks: ClockBounds::default(),
-        ease_off: false,
-        lessees_max: 100,
-        sharing: Sharing::default(),
-    })
+    Arc::new(Plan { lessees_max: 100, ..Plan::of(rules) })
 }
 
 fn sliding(limit: u64, per: Duration) -> Rule {

@@ -63,8 +63,8 @@ mod tests {
     use crate::Rule;
     use crate::pool::{Holder, Plan, Pool, SessionId};
     use crate::rule::SlidingWindow;
-    use crate::share::{Share, Sharing};
-    use lessor_protocol::{Ask, ClockBounds, Moment};
+    use crate::share::Share;
+    use lessor_protocol::{Ask, Moment};
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -76,15 +76,7 @@ mod tests {
     #[test]
     fn totals_say_between_two_walks_what_a_walk_would() {
         let window = SlidingWindow::try_new(LIMIT, Duration::from_secs(30), Duration::ZERO).expect("valid");
-        let plan = Plan {
-            rules: vec![Rule::SlidingWindow(window)],
-            is_borrowed: false,
-            is_root: false,
-            clocks: ClockBounds::default(),
-            ease_off: false,
-            lessees_max: 10_000,
-            sharing: Sharing::default(),
-        };
+        let plan = Plan::of(vec![Rule::SlidingWindow(window)]);
         let mut now = Moment::ORIGIN + Duration::from_secs(1_000);
         let mut pool = Pool::new(Arc::new(plan), now);
         let mut held = vec![(0, 0); usize::try_from(SESSIONS).expect("a few")];

@@ -103,19 +103,10 @@ mod tests {
     use crate::pool::Plan;
     use crate::roots::TimeSource;
     use crate::roots::{CompiledPlan, ParentRef};
-    use crate::share::Sharing;
-    use lessor_protocol::{Ask, ClockBounds};
+    use lessor_protocol::Ask;
 
     fn ask(name: &str) -> RootAsk {
-        let plan = Plan {
-            rules: vec![],
-            is_borrowed: false,
-            is_root: true,
-            clocks: ClockBounds::default(),
-            ease_off: false,
-            lessees_max: 1,
-            sharing: Sharing::default(),
-        };
+        let plan = Plan { is_root: true, lessees_max: 1, ..Plan::of(vec![]) };
         let spec = RootSpec {
             compiled: CompiledPlan::new(plan, TimeSource::Store),
             version: Some(Version::of_file(1)),

@@ -6,7 +6,7 @@ use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
 use crate::overrides::Version;
 use crate::pool::{Books, Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
-use crate::share::{Share, Sharing};
+use crate::share::Share;
 use lessor_protocol::{Ask, ClockBounds, Grant, Moment};
 use serde_json::Value;
 use std::time::Duration;
@@ -32,13 +32,9 @@ fn spec(limit: u64, version: u64) -> RootSpec {
 fn crowded(limit: u64, version: u64, lessees_max: usize) -> RootSpec {
     let rule = SlidingWindow::try_new(limit, SECOND, Duration::ZERO).expect("valid");
     let plan = Plan {
-        rules: vec![stricter(&Rule::SlidingWindow(rule), TimeSource::Store).expect("it can be kept")],
-        is_borrowed: false,
         is_root: true,
-        clocks: ClockBounds::default(),
-        ease_off: false,
         lessees_max,
-        sharing: Sharing::default(),
+        ..Plan::of(vec![stricter(&Rule::SlidingWindow(rule), TimeSource::Store).expect("it can be kept")])
     };
     RootSpec {
         compiled: CompiledPlan::new(plan, TimeSource::Store),

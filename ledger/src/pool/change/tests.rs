@@ -4,7 +4,7 @@ use super::*;
 use crate::Rule;
 use crate::pool::{Holder, SessionId};
 use crate::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
-use crate::share::{Share, Sharing};
+use crate::share::Share;
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Refusal, RefusalReason};
 use std::time::Duration;
 
@@ -12,15 +12,7 @@ mod central;
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     let clocks = ClockBounds::try_new(0).expect("no drift");
-    Arc::new(Plan {
-        rules,
-        is_borrowed: false,
-        is_root: false,
-        clocks,
-        ease_off: false,
-        lessees_max: 10,
-        sharing: Sharing::default(),
-    })
+    Arc::new(Plan { clocks, lessees_max: 10, ..Plan::of(rules) })
 }
 
 fn sliding(limit: u64) -> Rule {

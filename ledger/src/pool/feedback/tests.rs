@@ -4,7 +4,7 @@ use super::*;
 use crate::pool::{Holder, Plan, SessionId};
 use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, ClockBounds};
+use lessor_protocol::{Answer, Ask};
 use std::sync::Arc;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -17,15 +17,7 @@ fn millis(millis: u64) -> Moment {
 
 fn pool_of(rule: Rule, trust: Trust) -> Pool {
     let sharing = Sharing { vendor: trust, ..Sharing::default() };
-    let plan = Plan {
-        rules: vec![rule],
-        is_borrowed: false,
-        is_root: false,
-        clocks: ClockBounds::default(),
-        ease_off: false,
-        lessees_max: 100,
-        sharing,
-    };
+    let plan = Plan { lessees_max: 100, sharing, ..Plan::of(vec![rule]) };
     Pool::new(Arc::new(plan), millis(0))
 }
 

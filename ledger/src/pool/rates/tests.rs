@@ -10,7 +10,7 @@ use crate::pool::claims::Age;
 use crate::pool::{Above, Goodbye, Holder, Plan, SessionId};
 use crate::rule::{LeakyBucket, SlidingWindow};
 use crate::share::{Owner, Share, Sharing};
-use lessor_protocol::{Answer, ClockBounds, Refusal, RefusalReason};
+use lessor_protocol::{Answer, Refusal, RefusalReason};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -152,13 +152,9 @@ struct World {
 
 fn plan(rule: Rule, term_max: Duration) -> Arc<Plan> {
     Arc::new(Plan {
-        rules: vec![rule],
-        is_borrowed: false,
-        is_root: false,
-        clocks: ClockBounds::default(),
-        ease_off: false,
         lessees_max: 100,
         sharing: Sharing { term_max, ..Sharing::default() },
+        ..Plan::of(vec![rule])
     })
 }
 

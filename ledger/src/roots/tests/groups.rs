@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::pool::GroupAsk;
+use crate::share::Sharing;
 
 /// What a configuration guarantees to each group, and its version.
 type Configured<'a> = (&'a [u64], u64);
