@@ -178,12 +178,9 @@ impl Connection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::moment::millis as at;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    fn at(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
 
     #[test]
     fn only_the_answer_to_the_open_exchange_is_believed() {

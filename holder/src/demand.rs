@@ -87,12 +87,9 @@ fn mul(a: u64, b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::moment::millis;
 
     const TERM: Duration = Duration::from_secs(1);
-
-    fn millis(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
 
     /// Returns the demand after `attempts_per_step` every `step` for `steps`, in permits a second.
     fn after(steps: u64, step: u64, attempts_per_step: u64) -> u64 {

@@ -91,12 +91,9 @@ impl<T> Round<T> {
 mod tests {
     use super::*;
     use crate::hand::{Bucket, Hand};
+    use lessor_protocol::moment::millis as at;
 
     const RTT: Duration = Duration::from_millis(2);
-
-    fn at(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
 
     #[test]
     fn a_pool_that_is_due_goes_and_one_that_was_never_called_rests() {

@@ -117,13 +117,10 @@ fn times(interval: u64, permits: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::moment::millis as at;
     use proptest::prelude::*;
 
     const MILLI: u64 = 1_000_000;
-
-    fn at(millis: u64) -> Moment {
-        Moment::from_nanos(millis * MILLI)
-    }
 
     fn share(permits: u64) -> SafeShare {
         SafeShare { permits, span: Duration::from_secs(1), lasts: Duration::from_secs(60) }

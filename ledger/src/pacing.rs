@@ -220,6 +220,7 @@ fn accrued(pace: Pace, span: Duration) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::moment::millis;
 
     /// The bug: the product of a very large limit and some days did not fit, and a sum that wraps ends the request.
     #[test]
@@ -274,10 +275,6 @@ mod tests {
     }
 
     const TERM: Duration = Duration::from_millis(100);
-
-    fn millis(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
 
     #[test]
     fn what_is_left_is_lent_at_the_rate_that_lasts() {

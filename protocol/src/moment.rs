@@ -44,6 +44,11 @@ impl Add<Duration> for Moment {
     }
 }
 
+/// Returns the moment `millis` milliseconds after the origin of a clock.
+pub const fn millis(millis: u64) -> Moment {
+    Moment(millis * 1_000_000)
+}
+
 /// Returns `span` in whole nanoseconds, saturating.
 pub const fn nanos(span: Duration) -> u64 {
     let nanos = span.as_nanos();

@@ -241,6 +241,7 @@ impl Desk {
 mod tests {
     use super::*;
     use crate::setup::{parse_rules, plan};
+    use lessor_protocol::moment::millis as at;
 
     /// A rival with two nodes, where 100 callers came to the first one in the first second.
     fn rival(policy: Policy, limit: &str) -> Rival {
@@ -248,10 +249,6 @@ mod tests {
         let mut rival = Rival::new(policy, &plan, Moment::ORIGIN, &[at(1_000); 2]);
         rival.tried(0, 100);
         rival
-    }
-
-    fn at(ms: u64) -> Moment {
-        Moment::from_nanos(ms * 1_000_000)
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::hand::{Bucket, Hand};
+use lessor_protocol::moment::millis;
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
 mod aside;
@@ -14,10 +15,6 @@ type Refill = super::Refill<Bucket>;
 
 const RTT: Duration = Duration::from_millis(10);
 const TERM: Duration = Duration::from_secs(1);
-
-fn millis(millis: u64) -> Moment {
-    Moment::from_nanos(millis * 1_000_000)
-}
 
 fn grant(kept: u64, permits: u64) -> Grant {
     Grant {

@@ -157,10 +157,7 @@ const fn apart(drift_ppm: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
+    use lessor_protocol::moment::millis as at;
 
     #[test]
     fn it_is_never_ahead_of_the_store_and_as_exact_as_the_quickest_answer() {

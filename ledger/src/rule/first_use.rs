@@ -251,15 +251,12 @@ impl RuleAccount for FirstUseLedger {
 mod tests {
     use super::*;
     use crate::rule::Windows;
+    use lessor_protocol::moment::millis;
 
     fn ledger(limit: u64, now: u64) -> FirstUseLedger {
         let per = Duration::from_millis(100);
         let rule = FixedWindow::of(limit, Windows::FirstUse { per }).expect("valid");
         FirstUseLedger::new(&rule, millis(now))
-    }
-
-    fn millis(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
     }
 
     #[test]

@@ -121,10 +121,7 @@ fn span_of(at: Moment) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
+    use lessor_protocol::moment::millis as at;
 
     fn one(standing: Scarcity, empties: Option<u64>, until: u64) -> Forecast {
         Forecast { standing, empties: empties.map(at), until: at(until) }

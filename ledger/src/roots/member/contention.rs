@@ -38,10 +38,7 @@ impl Contention {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(millis: u64) -> Moment {
-        Moment::from_nanos(millis * 1_000_000)
-    }
+    use lessor_protocol::moment::millis as at;
 
     const RTT: Duration = Duration::from_millis(2);
 

@@ -3,15 +3,11 @@
 use crate::cells::{Cell, Swap};
 use crate::roots::timekeeping::{StampRead, Timekeeping, Todo};
 use crate::roots::{RootClock, TimeSource};
-use lessor_protocol::Moment;
+use lessor_protocol::moment::millis as at;
 use std::time::Duration;
 
 /// What the calendar of the first allocator shows at the start, in milliseconds.
 const CALENDAR: u64 = 1_000_000;
-
-fn at(millis: u64) -> Moment {
-    Moment::from_nanos(millis * 1_000_000)
-}
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)

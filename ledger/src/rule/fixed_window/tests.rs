@@ -2,15 +2,12 @@
 
 use super::*;
 use crate::rule::{Calendar, Gap, Unit, Zone};
+use lessor_protocol::moment::millis;
 
 fn ledger(limit: u64, now: u64) -> FixedLedger {
     let per = Duration::from_millis(100);
     let rule = FixedWindow::try_new(limit, per).expect("valid");
     FixedLedger::new(&rule, millis(now))
-}
-
-fn millis(millis: u64) -> Moment {
-    Moment::from_nanos(millis * 1_000_000)
 }
 
 #[test]

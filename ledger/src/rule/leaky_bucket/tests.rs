@@ -1,12 +1,9 @@
 //! The books of a steady flow, worked out by hand: what is lent, given back and lost, and the largest numbers.
 
 use super::*;
+use lessor_protocol::moment::millis;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn millis(millis: u64) -> Moment {
-    Moment::from_nanos(millis * 1_000_000)
-}
 
 /// A flow of `refill` permits a second with `burst`, on clocks without drift.
 fn flow(burst: u64, refill: u64) -> Flow {

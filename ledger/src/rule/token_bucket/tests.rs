@@ -2,15 +2,12 @@
 
 use super::*;
 use crate::rule::{Gap, RefillStyle, RuleError, WarmUp};
+use lessor_protocol::moment::millis;
 
 fn bucket(capacity: u64, refill: u64, per_ms: u64, initial: u64) -> BucketLedger {
     let rule = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), initial);
     let clocks = ClockBounds::try_new(0).expect("no drift");
     BucketLedger::new(&rule.expect("valid"), clocks, Moment::ORIGIN)
-}
-
-fn millis(millis: u64) -> Moment {
-    Moment::from_nanos(millis * 1_000_000)
 }
 
 #[test]
