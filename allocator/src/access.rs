@@ -14,7 +14,7 @@ use lessor_access::{
 };
 use lessor_files::{FileError, Reloading};
 use lessor_ledger::share::Owner;
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use lessor_tls::PeerName;
 use std::fmt;
 use std::path::Path;
@@ -22,9 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
-
-/// The clock of paces.
-const CLOCK: Clock = Clock::since_boot();
 
 /// Largest file of tokens, in bytes: the most tokens that there may be take about three million.
 const TOKENS_FILE_MAX: u64 = 4 << 20;

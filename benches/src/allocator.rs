@@ -9,7 +9,7 @@ use axum::body::Bytes;
 use axum::http::header;
 use axum::routing::post;
 use lessor_allocator::{Config, Server};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use lessor_protocol::wire::{ASKS_MAX, AskBody, LeasesRequest, LeasesResponse};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -44,7 +44,6 @@ const WANT: u64 = 10;
 const DEMAND: u64 = 5;
 
 const PATH: &str = "/v1/leases";
-const CLOCK: Clock = Clock::since_boot();
 
 /// One row of the table.
 #[derive(Debug, Serialize)]

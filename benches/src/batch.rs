@@ -6,7 +6,7 @@ use lessor_ledger::CarryOver;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{Caller, Entry, Registry};
 use lessor_protocol::wire::{ASKS_MAX, AskBody};
-use lessor_protocol::{Clock, Moment, NodeName};
+use lessor_protocol::{CLOCK, Moment, NodeName};
 use std::error::Error;
 use std::time::Duration;
 
@@ -17,8 +17,6 @@ const POOLS: [usize; 3] = [1_000, 10_000, 90_000];
 const AT_ONCE: usize = 300;
 
 const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 1000, per = \"30s\" }]";
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// Prints the table.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {

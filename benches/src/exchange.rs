@@ -6,7 +6,7 @@ use lessor_allocator::Config;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{Caller, Entry, Registry};
 use lessor_protocol::wire::{ASKS_MAX, AskBody};
-use lessor_protocol::{Clock, Moment, NodeName};
+use lessor_protocol::{CLOCK, Moment, NodeName};
 use std::error::Error;
 use std::time::Duration;
 
@@ -26,8 +26,6 @@ const ROUNDS: usize = 5;
 const STEP: Duration = Duration::from_millis(100);
 
 const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 1000000000, per = \"30s\" }]";
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// The kind of limit asked for.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{Above, AskError, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::SlidingWindow;
 use lessor_ledger::share::Share;
-use lessor_protocol::{Ask, Clock, Moment};
+use lessor_protocol::{Ask, CLOCK, Moment};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,6 @@ const NODES: u64 = 20;
 const STEP: Duration = Duration::from_millis(1);
 
 const HOUR: Duration = Duration::from_secs(3_600);
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// Prints a row for each number of keys, as soon as it is known.
 pub(crate) fn print() -> Result<(), Box<dyn Error>> {

@@ -8,7 +8,7 @@ use crate::sample::median;
 use lessor_allocator::cells::StoreKind;
 use lessor_allocator::cells::private::{PrivateServer, is_installed};
 use lessor_allocator::{Config, Server};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use nginx::Nginx;
 use redis::aio::MultiplexedConnection;
 use std::error::Error;
@@ -30,8 +30,6 @@ const CHECKS: u32 = 1_000;
 
 /// More permits than all callers can take.
 const LIMIT: u64 = 1_000_000_000;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// A counter for each second.
 const REDIS_INCR: &str = "a counter of each second: `INCR`";

@@ -5,13 +5,10 @@
 //! A sample that another program disturbed is taken again.
 
 use crate::quiet::{core_time, has_whole_core, was_alone};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use std::error::Error;
 use std::sync::Barrier;
 use std::time::Duration;
-
-/// The clock that times samples.
-const CLOCK: Clock = Clock::since_boot();
 
 /// Length of a sample. A longer one is almost sure to meet another program; in a shorter one a late thread matters.
 const SAMPLE: Duration = Duration::from_millis(8);

@@ -6,7 +6,7 @@ use lessor_ledger::Rule;
 use lessor_ledger::pool::{AskError, Holder, Plan, Pool, SessionId};
 use lessor_ledger::rule::{LeakyBucket, RuleError, SlidingWindow};
 use lessor_ledger::share::{Owner, Share};
-use lessor_protocol::{Answer, Ask, Clock, Left, Moment, Observed, PERMITS_MAX, Rate, RateClaim, RateLease};
+use lessor_protocol::{Answer, Ask, CLOCK, Left, Moment, Observed, PERMITS_MAX, Rate, RateClaim, RateLease};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,8 +22,6 @@ const EVERY: Duration = Duration::from_millis(500);
 
 /// Permits that each session would spend between two asks.
 const DEMAND: u64 = 20;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// The supply, as a part of what all sessions want.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use lessor::Client;
 use lessor_allocator::cells::private::PrivateServer;
 use lessor_allocator::cells::{Cells, CellsConfig, StoreKind};
 use lessor_allocator::{Config, Server};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -31,8 +31,6 @@ const SHARING: usize = 3;
 
 /// Time until the bucket, which is full at first, is empty and leases match the demand.
 const WARM_UP: Duration = Duration::from_secs(3);
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// One row of the table.
 struct Row {

@@ -6,7 +6,7 @@ use lessor_allocator::Config;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{Caller, Entry, Registry};
 use lessor_protocol::wire::AskBody;
-use lessor_protocol::{Clock, NodeName};
+use lessor_protocol::{CLOCK, NodeName};
 use std::error::Error;
 use std::sync::{Barrier, Mutex, PoisonError, RwLock};
 use std::thread;
@@ -22,7 +22,6 @@ const ROUNDS: usize = 5;
 const LASTS: Duration = Duration::from_millis(300);
 
 const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 1000000000, per = \"30s\" }]";
-const CLOCK: Clock = Clock::since_boot();
 
 /// What the threads ask for.
 #[derive(Clone, Copy)]

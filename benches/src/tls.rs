@@ -4,7 +4,7 @@
 
 use crate::sample::median;
 use lessor_allocator::{Config, Server};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use lessor_protocol::wire::{AskBody, LeasesRequest, LeasesResponse};
 use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
 use lessor_tls::{HttpClient, Tls};
@@ -24,8 +24,6 @@ const ROUNDS: usize = 3;
 
 /// Timeout of an exchange.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-const CLOCK: Clock = Clock::since_boot();
 
 type Broken = Box<dyn Error + Send + Sync>;
 

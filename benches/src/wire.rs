@@ -6,7 +6,7 @@ use lessor_allocator::Config;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{Caller, Entry, Registry};
 use lessor_protocol::wire::{AskBody, GrantBody, LeasesRequest, LeasesResponse, Text};
-use lessor_protocol::{Clock, Moment, NodeName};
+use lessor_protocol::{CLOCK, Moment, NodeName};
 use std::error::Error;
 use std::hint::black_box;
 use std::time::Duration;
@@ -20,8 +20,6 @@ const EXCHANGES: u64 = 50;
 /// Asks read and written in a round, and rounds. The median is shown.
 const ASKS_A_ROUND: usize = 64_000;
 const ROUNDS: usize = 9;
-
-const CLOCK: Clock = Clock::since_boot();
 
 type Request<'a> = LeasesRequest<AskBody<Text<'a>>, Text<'a>>;
 

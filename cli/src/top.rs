@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::limits::Server;
 use crate::print::print;
 use crate::runtime;
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rows::{Look, Row};
 use screen::{Next, Screen};
@@ -24,8 +24,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::runtime::Builder;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// Interval at which keys are read: with a longer one, a press feels late.
 const KEYS_EVERY: Duration = Duration::from_millis(50);

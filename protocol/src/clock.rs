@@ -14,6 +14,9 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Clock(());
 
+/// The clock of the machine.
+pub const CLOCK: Clock = Clock::since_boot();
+
 /// Two clocks of the machine at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instants {

@@ -44,7 +44,7 @@ pub mod trace;
 pub mod unix;
 pub mod wire;
 
-pub use clock::Clock;
+pub use clock::{CLOCK, Clock};
 pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};
 pub use fallback::Fallback;
 pub use lease::{ClockBounds, TERM_MAX, TERM_MIN};

@@ -3,14 +3,12 @@
 use crate::process::{Running, folder_with, lessor};
 use crate::shim::Shim;
 use lessor_allocator::cells::private::HeldPort;
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tempfile::TempDir;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// How often to look whether the process has died, and for how long at most.
 const LOOK_EVERY: Duration = Duration::from_millis(2);

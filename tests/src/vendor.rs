@@ -7,14 +7,11 @@
 
 use lessor::Limit;
 use lessor_protocol::moment::nanos;
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// The clock on which clients count their deadlines.
-const CLOCK: Clock = Clock::since_boot();
 
 /// Pause of a caller that was refused.
 const CALM: Duration = Duration::from_millis(1);

@@ -54,7 +54,7 @@ const CORE: &str = "
 /// Words that the core must not have: clocks, dice, floats, the outside world. The last word would hide some of the
 /// others from a check that reads line by line.
 const IMPURE: &str = "
-    Clock Instant SystemTime fastrand rand:: f32 f64
+    CLOCK Clock Instant SystemTime fastrand rand:: f32 f64
     axum dbg! eprint! eprintln! print! println! reqwest tokio tracing
     std::env std::fs std::io std::net std::process std::{
 ";

@@ -10,7 +10,7 @@ mod redis;
 pub use self::port::HeldPort;
 
 use super::StoreKind;
-use lessor_protocol::{Clock, Moment, entropy};
+use lessor_protocol::{CLOCK, Moment, entropy};
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fmt;
@@ -27,9 +27,6 @@ const START_MAX: Duration = Duration::from_secs(60);
 
 /// Pause before another start, where the remains of a killed server are in the way.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
-
-/// The clock of starts.
-const CLOCK: Clock = Clock::since_boot();
 
 /// Last lines of a server's output, which are reported if it does not start.
 const LINES_KEPT: usize = 8;

@@ -1,7 +1,7 @@
 //! Connections whose peers have proven no identity. Where all places are taken, they make room for newcomers, the
 //! oldest first, so that a flood of strangers keeps out no known peer. Where no identity is required, none makes room.
 
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,8 +11,6 @@ use tokio::task::AbortHandle;
 
 /// How long a peer has to prove an identity, by its handshake and first request, before its connection may make room.
 const WITHIN: Duration = Duration::from_secs(1);
-
-static CLOCK: Clock = Clock::since_boot();
 
 /// Set once the peer of a connection has proven an identity, and never reset.
 #[derive(Clone, Debug, Default)]

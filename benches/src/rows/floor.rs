@@ -1,13 +1,11 @@
 //! The least that a shared counter can cost on this machine: one reading of a clock, one change of an atomic.
 
 use crate::sample::Case;
-use lessor_protocol::{Clock, CoarseClock};
+use lessor_protocol::{CLOCK, CoarseClock};
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// The clock that a call reads.
 #[derive(Clone, Copy)]

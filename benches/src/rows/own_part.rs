@@ -3,14 +3,12 @@
 //! `docs/design/client.md` tells why it was given up.
 
 use crate::sample::Case;
-use lessor_protocol::{Clock, CoarseClock, Moment};
+use lessor_protocol::{CLOCK, CoarseClock, Moment};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// Parts for threads. More than live at once, because each sample starts some threads.
 const PLACES: usize = 64;

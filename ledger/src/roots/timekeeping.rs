@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Name of the cell of the stamp.
-pub(super) const CLOCK: &str = "clock";
+pub(super) const CLOCK_CELL: &str = "clock";
 
 /// Format of a stamp. A stamp of another format is not guessed at.
 const FORMAT: u32 = 1;
@@ -414,7 +414,7 @@ impl KeeperState {
         };
         self.sent = version;
         let value = serde_json::to_vec(&stamp).expect("numbers");
-        Swap { name: CLOCK.to_owned(), expected: self.version, next: Some(Cell { version, value }) }
+        Swap { name: CLOCK_CELL.to_owned(), expected: self.version, next: Some(Cell { version, value }) }
     }
 
     /// Records that its own `stamp` was read: perhaps one whose answer it missed.

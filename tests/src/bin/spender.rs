@@ -6,14 +6,12 @@
 //! `available` answers with a number. `quit` gives all permits back and ends the process.
 
 use lessor::{Builder, Client, Limit, Tls};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use std::future::poll_fn;
 use std::io::BufRead;
 use std::pin::pin;
 use std::time::Duration;
 use tokio::sync::watch;
-
-const CLOCK: Clock = Clock::since_boot();
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {

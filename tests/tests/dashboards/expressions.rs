@@ -8,7 +8,7 @@ use super::prometheus::{Prometheus, export};
 use super::{ALERTS, read};
 use lessor::Client;
 use lessor_allocator::cells::StoreKind;
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use scenarios::process::{Allocator, Running, lessor};
 use scenarios::servers::Server;
 use serde_json::Value;
@@ -16,8 +16,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// How long a Prometheus may take to start and to scrape a few times, on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(60);

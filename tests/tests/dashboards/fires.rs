@@ -8,7 +8,7 @@ use axum::Router;
 use lessor::http::{HeaderMap, HeaderValue, StatusCode};
 use lessor::{Client, RateLimitHeaders};
 use lessor_allocator::cells::{Cells, StoreKind, Swap};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use scenarios::process::Allocator;
 use scenarios::servers::Server;
@@ -19,8 +19,6 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// How long it may take until all alerts fire, or until none fires any more, on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -2,7 +2,7 @@
 //! allows. The calls of a killed process free their permits when they must have ended, not before.
 
 use lessor::{Client, Limit};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use scenarios::fleet::eventually;
 use scenarios::process::{Allocator, Node};
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
-const CLOCK: Clock = Clock::since_boot();
 
 /// The `longest` call of most limits here.
 const LONGEST: Duration = Duration::from_secs(2);

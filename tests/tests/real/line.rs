@@ -3,7 +3,7 @@
 //! takes no permits along.
 
 use lessor::{Client, Limit, Priority, Refusal};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use scenarios::fleet::{Fleet, eventually};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,6 @@ name = "window"
 rules = [{ kind = "sliding_window", limit = 300, per = "1h" }]
 "#;
 
-const CLOCK: Clock = Clock::since_boot();
 const LIMITS: [&str; 3] = ["a", "b", "c"];
 const PRIORITIES: [Priority; 3] = [Priority::High, Priority::Normal, Priority::Low];
 const TASKS: usize = 1_000;

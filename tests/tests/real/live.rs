@@ -2,7 +2,7 @@
 //! strict vendor that knows what each contract allowed at what time.
 
 use lessor::{Client, Limit};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use scenarios::process::{Allocator, lessor};
 use scenarios::vendor::Vendor;
 use serde_json::Value;
@@ -13,7 +13,6 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 
-const CLOCK: Clock = Clock::since_boot();
 const PER: Duration = Duration::from_secs(1);
 
 /// The longest lease of such a limit, a thirtieth of a second, and ten times as much for a busy machine.

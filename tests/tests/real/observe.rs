@@ -2,7 +2,7 @@
 
 use lessor::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use lessor::{Client, Event, Limit, Refusal};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use scenarios::fleet::Fleet;
 use serde_json::Value;
 use std::time::Duration;
@@ -25,8 +25,6 @@ name = "deaf"
 vendor = { believe = "off" }
 rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]
 "#;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// How long anything may take on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -12,7 +12,7 @@ use lessor::http::Extensions;
 use lessor::outgoing::Outgoing;
 use lessor::{Client, Limit};
 use lessor_allocator::cells::private::HeldPort;
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use reqwest::redirect::Policy;
 use reqwest::{Request, Response};
 use reqwest_middleware::{ClientBuilder, ClientWithMiddleware, Next};
@@ -24,8 +24,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tracing::Level;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// How long a first permit may take on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,7 +3,7 @@
 
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::process::{Allocator, Node, Running, lessor};
@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
-const CLOCK: Clock = Clock::since_boot();
 
 /// 100 calls in any second, and leases of 33 ms. The margin covers the time between an admission and the reading of the
 /// clock that stands for it, on a busy machine.

@@ -1,15 +1,13 @@
 //! Regions that lease from a centre and lend on: real allocators, over a network that is cut.
 
 use lessor::{Client, Limit};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
 use scenarios::vendor::Vendor;
 use std::time::Duration;
-
-const CLOCK: Clock = Clock::since_boot();
 
 const LIMIT: u64 = 400;
 const PER: Duration = Duration::from_secs(2);

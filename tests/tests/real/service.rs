@@ -5,7 +5,7 @@ mod ends;
 mod secrets;
 mod unit;
 
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use rustix::process::Signal;
 use scenarios::process::{Allocator, Running, folder_with, lessor};
 use std::io::{Read as _, Write as _};
@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
-
-const CLOCK: Clock = Clock::since_boot();
 
 const CONFIG: &str = r#"
 [[limit]]

@@ -2,7 +2,7 @@
 //! and restarted one after another. The vendor counts all admissions, wherever the permits came from.
 
 use lessor::{Client, Event, Events, Limit};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use rustix::process::Signal;
 use scenarios::fleet::eventually;
 use scenarios::process::Allocator;
@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{interval, sleep, timeout};
 
-const CLOCK: Clock = Clock::since_boot();
 const ANYWHERE: &str = "127.0.0.1:0";
 /// How long an allocator is away during a rolling restart: longer than a lease.
 const AWAY: Duration = Duration::from_secs(1);

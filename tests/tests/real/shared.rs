@@ -3,7 +3,7 @@
 
 use lessor::{Client, Limit};
 use lessor_allocator::cells::{Cells, StoreKind};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::{Allocator, lessor};
 use scenarios::servers::Server;
@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-const CLOCK: Clock = Clock::since_boot();
 const LIMIT: u64 = 200;
 const PER: Duration = Duration::from_secs(1);
 

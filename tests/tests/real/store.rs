@@ -3,7 +3,7 @@
 
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{LeakyBucket, SlidingWindow};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use scenarios::process::{Allocator, Node, lessor};
@@ -13,7 +13,6 @@ use std::process::Command;
 use std::time::Duration;
 
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
-const CLOCK: Clock = Clock::since_boot();
 
 /// 300 calls in any three seconds, and leases of 100 ms. A quarantine would last for five seconds.
 const WINDOW: &str = r#"

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use lessor::Client;
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use scenarios::vendor::Vendor;
@@ -21,8 +21,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
-
-const CLOCK: Clock = Clock::since_boot();
 
 const CONFIG: &str = r#"
 [store]

@@ -11,7 +11,7 @@ mod storm;
 
 use lessor::{Client, Limit};
 use lessor_allocator::{Config, Server};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use scenarios::proxy::Proxy;
 use scenarios::vendor::Vendor;
 use serde_json::Value;
@@ -22,8 +22,6 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep};
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// The contract of most tests. It needs no margin, because this vendor counts when a call is admitted.
 const LIMIT: u64 = 100;

@@ -7,7 +7,7 @@ mod slewed;
 
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use lessor_sim::reference::{Spend, breach};
 use rustix::process::Signal;
 use scenarios::faults::Faulty;
@@ -20,7 +20,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const SPENDER: &str = env!("CARGO_BIN_EXE_spender");
-const CLOCK: Clock = Clock::since_boot();
 
 /// The vendor's limit in any window: so much that two nodes hold permits after a second, and three quarters of what
 /// they want later on. Leases are long, so that they outlast the delays of a busy machine.

@@ -2,7 +2,7 @@
 
 use super::{Shared, migrate};
 use crate::cells::CellsError;
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use lessor_protocol::foreign::{causes, excerpt};
 use lessor_protocol::lease::whole_millis;
 use std::future::poll_fn;
@@ -13,8 +13,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Statement};
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// PostgreSQL 14, as a number.
 const OLDEST: i32 = 140_000;

@@ -18,14 +18,12 @@ use super::script::{self, SwapArgs};
 use super::{Shared, at};
 use crate::cells::url::{Address, RedisPlace};
 use crate::cells::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, outcome};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use redis::Pipeline;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// How often one call follows moved keys, or looks again at changed masters.
 const ROUNDS_MAX: usize = 6;

@@ -4,7 +4,7 @@ use super::super::RootError;
 use super::{AfterTime, Call, Host, Member, MemberError, Next, Notice, Step};
 use crate::cells::{Cell, Swapped, Timeline};
 use crate::roots::Stepped;
-use crate::roots::timekeeping::{CLOCK, StampRead, Timekeeping, Todo};
+use crate::roots::timekeeping::{CLOCK_CELL, StampRead, Timekeeping, Todo};
 use lessor_protocol::Moment;
 
 impl Member {
@@ -141,7 +141,9 @@ impl Member {
     ) -> Next {
         match todo {
             Todo::Know => self.time_known(after, now, host),
-            Todo::Read => self.call(Step::LoadStamp(began, now, after), Call::Load(vec![CLOCK.to_owned()])),
+            Todo::Read => {
+                self.call(Step::LoadStamp(began, now, after), Call::Load(vec![CLOCK_CELL.to_owned()]))
+            }
             Todo::Write(swap) => match self.clock.timeline().cloned() {
                 Some(timeline) => {
                     self.call(Step::SwapStamp(began, now, after), Call::Swap(timeline, vec![swap]))

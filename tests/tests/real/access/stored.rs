@@ -3,7 +3,7 @@
 
 use super::desk::{PATIENCE, ask};
 use lessor_allocator::cells::{Cell, Cells, StoreKind, Swap, Swapped};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use lessor_tls::{HttpClient, Token};
 use scenarios::fleet::eventually;
 use scenarios::process::{Allocator, lessor};
@@ -13,8 +13,6 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// By then each allocator refuses a token that was revoked.
 const REVOKED_BY: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! A headless Chromium, driven over its own pipe: commands go to its descriptor 3, answers and events come from 4. It
 //! dies with the test that started it. Its profile is in a temporary folder.
 
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,8 +10,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-pub(super) const CLOCK: Clock = Clock::since_boot();
 
 /// How long anything may take on a machine that is busy with other work.
 const PATIENCE: Duration = Duration::from_secs(60);

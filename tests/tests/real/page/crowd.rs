@@ -1,7 +1,7 @@
 //! Five hundred limits, ten thousand keys, a thousand nodes: answers and the page stay small and quick.
 
-use super::browser::CLOCK;
 use super::{Browser, ask, in_row, open};
+use lessor_protocol::CLOCK;
 use lessor_protocol::wire::{AskBody, LeasesRequest};
 use reqwest::Method;
 use scenarios::process::Allocator;

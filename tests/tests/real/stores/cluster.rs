@@ -3,14 +3,12 @@
 use super::trouble::wait_for;
 use super::{Store, cell, prefix, swap};
 use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, StoreKind, Swap, Swapped, Timeline};
-use lessor_protocol::Clock;
+use lessor_protocol::CLOCK;
 use scenarios::cluster::Cluster;
 use scenarios::servers::Server;
 use scenarios::wire::Wire;
 use std::sync::Arc;
 use std::time::Duration;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// So long that no server is taken for gone while a test runs.
 const NEVER: Duration = Duration::from_secs(60);
