@@ -1,6 +1,7 @@
 //! Formats runs as a table: policies side by side, a block for each seed, and with several seeds a block of medians.
 
 use super::runs::Run;
+use lessor_sim::meter::Figures;
 use lessor_sim::policy::Policy;
 use lessor_sim::world::Report;
 use std::collections::BTreeSet;
@@ -15,7 +16,11 @@ struct Row {
     name: &'static str,
     unit: Unit,
     /// `None` if the run has no such figure.
-    value: fn(&Report) -> Option<f64>,
+    value: fn(&Figures) -> Option<f64>,
+}
+
+const fn row(name: &'static str, unit: Unit, value: fn(&Figures) -> Option<f64>) -> Row {
+    Row { name, unit, value }
 }
 
 /// Format of a figure.
@@ -31,94 +36,34 @@ enum Unit {
 }
 
 const ROWS: [Row; 20] = [
-    Row { name: "permits admitted", unit: Unit::Count, value: |run| Some(run.figures.admitted as f64) },
-    Row {
-        name: "used of what the limit allowed",
-        unit: Unit::Percent,
-        value: |run| Some(run.figures.used_share),
-    },
-    Row {
-        name: "spent when the pool was first empty",
-        unit: Unit::Percent,
-        value: |run| run.figures.first_empty_refusal_at.map(|_| run.figures.first_empty_refusal_at_share),
-    },
-    Row { name: "  time until then", unit: Unit::Seconds, value: |run| run.figures.first_empty_refusal_at },
-    Row {
-        name: "  stranded at nodes then",
-        unit: Unit::Percent,
-        value: |run| run.figures.first_empty_refusal_at.map(|_| run.figures.stranded_share),
-    },
-    Row {
-        name: "refused while permits existed, until then",
-        unit: Unit::Percent,
-        value: |run| Some(run.figures.refused_while_available_share),
-    },
-    Row {
-        name: "exchanges per node and second",
-        unit: Unit::PerNode,
-        value: |run| Some(run.figures.exchanges_per_second),
-    },
-    Row {
-        name: "exchanges per second",
-        unit: Unit::Number(1),
-        value: |run| Some(run.figures.exchanges_per_second),
-    },
-    Row { name: "Jain index of max-min shares", unit: Unit::Number(4), value: |run| Some(run.figures.jain) },
-    Row {
-        name: "worst wait of a node that tries",
-        unit: Unit::Seconds,
-        value: |run| Some(run.figures.worst_wait),
-    },
-    Row {
-        name: "worst refusals of a node below its share",
-        unit: Unit::Percent,
-        value: |run| Some(run.figures.modest_refused_share).filter(|share| *share > 0.0),
-    },
-    Row {
-        name: "found no permit in 50 ms after a boundary",
-        unit: Unit::Percent,
-        value: |run| run.figures.after_boundary.map(|(short, _)| short),
-    },
-    Row {
-        name: "asks in 50 ms after a boundary",
-        unit: Unit::Number(1),
-        value: |run| run.figures.after_boundary.map(|(_, asks)| asks),
-    },
-    Row {
-        name: "slowest second after three windows",
-        unit: Unit::Percent,
-        value: |run| run.figures.even.map(|even| even.seconds.0),
-    },
-    Row {
-        name: "fastest second after three windows",
-        unit: Unit::Percent,
-        value: |run| run.figures.even.map(|even| even.seconds.1),
-    },
-    Row {
-        name: "median deviation of a second",
-        unit: Unit::Percent,
-        value: |run| run.figures.even.map(|even| even.off),
-    },
-    Row {
-        name: "least admitted in a window, first three",
-        unit: Unit::Percent,
-        value: |run| run.figures.even.map(|even| even.windows.0),
-    },
-    Row {
-        name: "least admitted in a window, later ones",
-        unit: Unit::Percent,
-        value: |run| run.figures.even.map(|even| even.windows.1),
-    },
-    Row {
-        name: "hot spot at 90 % of its share after",
-        unit: Unit::Terms,
-        value: |run| run.figures.catch_up_terms.map(|(median, _)| median),
-    },
-    Row {
-        name: "  at worst",
-        unit: Unit::Terms,
-        value: |run| run.figures.catch_up_terms.map(|(_, worst)| worst),
-    },
+    row("permits admitted", Unit::Count, |it| Some(it.admitted as f64)),
+    row("used of what the limit allowed", Unit::Percent, |it| Some(it.used_share)),
+    row("spent when the pool was first empty", Unit::Percent, |it| {
+        it.first_empty_refusal_at.map(|_| it.first_empty_refusal_at_share)
+    }),
+    row("  time until then", Unit::Seconds, |it| it.first_empty_refusal_at),
+    row("  stranded at nodes then", Unit::Percent, |it| it.first_empty_refusal_at.map(|_| it.stranded_share)),
+    row("refused while permits existed, until then", Unit::Percent, |it| {
+        Some(it.refused_while_available_share)
+    }),
+    row("exchanges per node and second", Unit::PerNode, |it| Some(it.exchanges_per_second)),
+    row("exchanges per second", Unit::Number(1), |it| Some(it.exchanges_per_second)),
+    row("Jain index of max-min shares", Unit::Number(4), |it| Some(it.jain)),
+    row("worst wait of a node that tries", Unit::Seconds, |it| Some(it.worst_wait)),
+    row("worst refusals of a node below its share", Unit::Percent, |it| {
+        Some(it.modest_refused_share).filter(|share| *share > 0.0)
+    }),
+    row("found no permit in 50 ms after a boundary", Unit::Percent, |it| {
+        it.after_boundary.map(|(short, _)| short)
+    }),
+    row("asks in 50 ms after a boundary", Unit::Number(1), |it| it.after_boundary.map(|(_, asks)| asks)),
+    row("slowest second after three windows", Unit::Percent, |it| it.even.map(|even| even.seconds.0)),
+    row("fastest second after three windows", Unit::Percent, |it| it.even.map(|even| even.seconds.1)),
+    row("median deviation of a second", Unit::Percent, |it| it.even.map(|even| even.off)),
+    row("least admitted in a window, first three", Unit::Percent, |it| it.even.map(|even| even.windows.0)),
+    row("least admitted in a window, later ones", Unit::Percent, |it| it.even.map(|even| even.windows.1)),
+    row("hot spot at 90 % of its share after", Unit::Terms, |it| it.catch_up_terms.map(|(median, _)| median)),
+    row("  at worst", Unit::Terms, |it| it.catch_up_terms.map(|(_, worst)| worst)),
 ];
 
 /// Formats `runs` under `title`, of `nodes` nodes each.
@@ -179,7 +124,8 @@ fn cell(row: &Row, nodes: usize, runs: &[&Run]) -> Option<String> {
     let Some(reports) = reports else {
         return Some("failed".to_owned());
     };
-    let mut values: Vec<f64> = reports.into_iter().filter_map(row.value).collect();
+    let mut values: Vec<f64> =
+        reports.into_iter().filter_map(|report| (row.value)(&report.figures)).collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len().checked_sub(1)? / 2;
     let median = (values[middle] + values[values.len() / 2]) / 2.0;
