@@ -8,7 +8,7 @@
 //! outlives the loan. A crash needs no quarantine: the allocator above counts the whole loan as spent, and the next
 //! process begins with nothing.
 
-use crate::rule::{Account, Calls, Draw, Ends, Pace, THOUSAND_SECONDS};
+use crate::rule::{Account, Calls, Draw, Ends, THOUSAND_SECONDS};
 use lessor_protocol::{InFlight, Moment, PERMITS_MAX};
 use std::time::Duration;
 
@@ -353,10 +353,6 @@ impl Account for Loan {
     /// Forever if all that is wanted comes; otherwise by what came lately.
     fn lasts(&self, draw: Draw) -> Option<Duration> {
         if self.is_ample { None } else { draw.less(self.coming(THOUSAND_SECONDS)).lasts(self.free) }
-    }
-
-    fn pace(&self) -> Option<Pace> {
-        None
     }
 
     fn lease_end(&self) -> Option<Moment> {

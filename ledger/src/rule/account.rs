@@ -46,21 +46,29 @@ pub trait Account: Debug {
     fn ready_at(&self, permits: u64, ends: Ends<'_>) -> Option<Moment>;
 
     /// Returns the permits that become available by themselves within `span`, as far as is known now.
-    fn arriving(&self, span: Duration) -> u64;
+    fn arriving(&self, _span: Duration) -> u64 {
+        0
+    }
 
     /// Returns the permits lent in `span` on average while all of them are wanted.
     fn sustained(&self, span: Duration) -> u64;
 
     /// Forecasts, for people, how long until a permit is missing if nodes take `draw` and permits come back as the rule
-    /// says. `None` if none is expected to be missing.
-    fn lasts(&self, draw: Draw) -> Option<Duration>;
+    /// says. `None` if none is expected to be missing, or if the books cannot tell: calls in flight end when they end.
+    fn lasts(&self, _draw: Draw) -> Option<Duration> {
+        None
+    }
 
     /// Returns the fastest constant rate at which the permits left can be lent without running out. `None` where the
     /// rule does not ease off.
-    fn pace(&self) -> Option<Pace>;
+    fn pace(&self) -> Option<Pace> {
+        None
+    }
 
     /// Returns the instant that no lease may outlive, unless its permits are charged ahead. `None` if there is none.
-    fn lease_end(&self) -> Option<Moment>;
+    fn lease_end(&self) -> Option<Moment> {
+        None
+    }
 
     /// Whether the account cannot be told from a new one.
     fn is_fresh(&self) -> bool;
@@ -86,7 +94,9 @@ pub trait Account: Debug {
     fn excess(&self) -> u64;
 
     /// Whether the account's own invariant holds, for assertions.
-    fn is_sound(&self) -> bool;
+    fn is_sound(&self) -> bool {
+        true
+    }
 }
 
 /// What the account of a rule supports besides: changes by an operator, and saving and restoring.

@@ -7,9 +7,7 @@
 //! or into permits that it holds again. So what was held and in flight at one report bounds what is in flight until the
 //! next.
 
-use super::{
-    Account, Calls, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_permits, check_span,
-};
+use super::{Account, Calls, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_permits, check_span};
 use crate::packed::Carrier;
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
@@ -102,26 +100,9 @@ impl Account for ConcurrencyLedger {
         (permits <= self.limit).then_some(self.now)
     }
 
-    fn arriving(&self, _span: Duration) -> u64 {
-        0
-    }
-
     /// All permits at once, and again each time that the longest call has ended. Mostly they come back sooner.
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: nanos(self.longest).max(1) }.within(span).max(self.limit)
-    }
-
-    /// Permits come back as calls end, and when that will be is unknown.
-    fn lasts(&self, _draw: Draw) -> Option<Duration> {
-        None
-    }
-
-    fn pace(&self) -> Option<Pace> {
-        None
-    }
-
-    fn lease_end(&self) -> Option<Moment> {
-        None
     }
 
     fn is_fresh(&self) -> bool {
@@ -143,11 +124,6 @@ impl Account for ConcurrencyLedger {
 
     fn excess(&self) -> u64 {
         (self.outstanding + self.in_flight).saturating_sub(self.limit)
-    }
-
-    /// A pool asks what is available before it lends, so only a lowered limit may be exceeded.
-    fn is_sound(&self) -> bool {
-        true
     }
 }
 

@@ -146,10 +146,6 @@ impl Account for FirstUseLedger {
         }
     }
 
-    fn arriving(&self, _span: Duration) -> u64 {
-        0
-    }
-
     fn sustained(&self, span: Duration) -> u64 {
         Pace { permits: self.limit, over: nanos(self.per) }.within(span)
     }

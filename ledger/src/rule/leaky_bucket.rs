@@ -10,7 +10,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits};
+use super::{Account, Ends, RuleAccount, RuleError, Saved, Since, check_per, check_permits};
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::sizing::PERMIT;
@@ -335,25 +335,8 @@ impl Account for FlowLedger {
         Some(Moment::ORIGIN)
     }
 
-    fn arriving(&self, _span: Duration) -> u64 {
-        0
-    }
-
     fn sustained(&self, _span: Duration) -> u64 {
         PERMITS_MAX
-    }
-
-    /// A steady flow has nothing that could be used up.
-    fn lasts(&self, _draw: Draw) -> Option<Duration> {
-        None
-    }
-
-    fn pace(&self) -> Option<Pace> {
-        None
-    }
-
-    fn lease_end(&self) -> Option<Moment> {
-        None
     }
 
     fn is_fresh(&self) -> bool {
@@ -374,10 +357,6 @@ impl Account for FlowLedger {
 
     fn excess(&self) -> u64 {
         0
-    }
-
-    fn is_sound(&self) -> bool {
-        true
     }
 }
 

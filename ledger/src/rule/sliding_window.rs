@@ -240,10 +240,6 @@ impl Account for SlidingLedger {
         Some(pace.map_or(whole, |pace| pace.slower(whole)))
     }
 
-    fn lease_end(&self) -> Option<Moment> {
-        None
-    }
-
     fn is_fresh(&self) -> bool {
         self.outstanding == 0 && self.settled_sum == 0 && self.extra.is_empty()
     }

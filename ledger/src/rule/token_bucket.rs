@@ -312,14 +312,6 @@ impl Account for BucketLedger {
         draw.less(self.sustained(THOUSAND_SECONDS)).lasts(self.available())
     }
 
-    fn pace(&self) -> Option<super::Pace> {
-        None
-    }
-
-    fn lease_end(&self) -> Option<Moment> {
-        None
-    }
-
     fn is_fresh(&self) -> bool {
         self.has_all() && self.initial == self.capacity
     }
