@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Retry delay of a refusal because the allocator is stopping. A successor takes about a second to start.
 const STOPPING_RETRY: Duration = Duration::from_secs(1);
 
-const STOPPING: Answer =
+pub(super) const STOPPING: Answer =
     Answer::Refusal(Refusal { reason: RefusalReason::Stopping, retry_after: STOPPING_RETRY });
 
 /// The refusal with which a removed limit settles an ask.

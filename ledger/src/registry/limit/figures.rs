@@ -185,58 +185,34 @@ pub struct Sums {
     pub answered: Answered,
 }
 
-/// How often the vendor's count differed from these books, as nodes reported.
+/// How often the vendor's count differed from these books, as nodes reported, in the order of [`Disagreed::KINDS`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Disagreed {
-    /// Calls that the vendor refused though there was a permit.
-    pub refused: u64,
-    /// Times when the vendor had less left than these books.
-    pub had_less: u64,
-    /// Times when the vendor announced a lower limit than a rule.
-    pub lower: u64,
-    /// Times when the vendor announced a higher limit than a rule. Nothing follows from that.
-    pub higher: u64,
-}
+pub struct Disagreed([u64; 4]);
 
 impl Disagreed {
+    /// Stable words: calls that the vendor refused though there was a permit; times when it had less left than these
+    /// books; times when it announced a lower limit than a rule, and a higher one. Nothing follows from the last.
+    const KINDS: [&str; 4] = ["refused", "had_less", "lower_limit", "higher_limit"];
+
     /// Counts the effect of one observation.
     pub(super) fn count(&mut self, effect: ObservationEffect) {
+        let [refused, had_less, lower, higher] = &mut self.0;
         // A node may report any total.
-        self.refused = self.refused.saturating_add(effect.refused).min(PERMITS_MAX);
-        self.had_less += u64::from(effect.had_less);
-        self.lower += u64::from(effect.lower);
-        self.higher += u64::from(effect.higher);
+        *refused = refused.saturating_add(effect.refused).min(PERMITS_MAX);
+        *had_less += u64::from(effect.had_less);
+        *lower += u64::from(effect.lower);
+        *higher += u64::from(effect.higher);
     }
 
     /// Returns each count with its stable word.
     pub fn by_kind(&self) -> [(&'static str, u64); 4] {
-        [
-            ("refused", self.refused),
-            ("had_less", self.had_less),
-            ("lower_limit", self.lower),
-            ("higher_limit", self.higher),
-        ]
+        std::array::from_fn(|kind| (Self::KINDS[kind], self.0[kind]))
     }
 }
 
-/// Asks, by their answer. Each ask is in one of the counts.
+/// Asks, by their answer, in the order of [`Answered::OUTCOMES`]. Each ask is in one of the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answered {
-    /// Asks that were lent permits, perhaps fewer than wanted.
-    pub granted: u64,
-    /// Asks that wanted permits and were lent none.
-    pub empty: u64,
-    /// Asks that wanted nothing: reports.
-    pub settled: u64,
-    /// Asks refused in quarantine.
-    pub quarantine: u64,
-    /// Asks refused because the allocator is stopping.
-    pub stopping: u64,
-    /// Asks refused because the limit is paused.
-    pub paused: u64,
-    /// Asks refused because the node is blocked.
-    pub blocked: u64,
-}
+pub struct Answered([u64; 7]);
 
 impl Sums {
     /// Counts a pool as it looks in `view`, and updates `counted` to that.
@@ -275,17 +251,14 @@ impl Sums {
     fn add(&mut self, other: &Sums) {
         self.available = self.available.saturating_add(other.available);
         self.withheld = self.withheld.saturating_add(other.withheld);
-        for (sum, more) in self.counts().into_iter().zip({ *other }.counts()) {
+        for (sum, more) in self.counts().zip({ *other }.counts()) {
             *sum = sum.saturating_add(*more);
         }
     }
 
     /// Returns all counts except `available` and `withheld`.
-    fn counts(&mut self) -> [&mut u64; 21] {
-        let (Disagreed { refused, had_less, lower, higher }, answered) =
-            (&mut self.disagreed, &mut self.answered);
-        let Answered { granted, empty, settled, quarantine, stopping, paused, blocked } = answered;
-        [
+    fn counts(&mut self) -> impl Iterator<Item = &mut u64> {
+        let counts = [
             &mut self.outstanding,
             &mut self.in_flight,
             &mut self.sessions,
@@ -296,18 +269,8 @@ impl Sums {
             &mut self.reported_late,
             &mut self.shadow_refused,
             &mut self.vendor_pauses,
-            refused,
-            had_less,
-            lower,
-            higher,
-            granted,
-            empty,
-            settled,
-            quarantine,
-            stopping,
-            paused,
-            blocked,
-        ]
+        ];
+        counts.into_iter().chain(&mut self.disagreed.0).chain(&mut self.answered.0)
     }
 
     /// Whether every permit that was ever granted is accounted for.
@@ -317,17 +280,24 @@ impl Sums {
 }
 
 impl Answered {
+    /// Stable words: asks that were lent permits, perhaps fewer than wanted; asks that wanted permits and were lent
+    /// none; asks that wanted nothing, which are reports; asks refused in quarantine, because the allocator is stopping,
+    /// because the limit is paused, and because the node is blocked.
+    const OUTCOMES: [&str; 7] =
+        ["granted", "empty", "settled", "quarantine", "stopping", "paused", "blocked"];
+
     pub(super) fn count(&mut self, ask: &Ask, answer: &Answer) {
+        let [granted, empty, settled, quarantine, stopping, paused, blocked] = &mut self.0;
         let counter = match answer {
-            Answer::Grant(grant) if grant.permits > 0 => &mut self.granted,
-            Answer::Grant(_) if ask.want > 0 => &mut self.empty,
-            Answer::Grant(_) => &mut self.settled,
+            Answer::Grant(grant) if grant.permits > 0 => granted,
+            Answer::Grant(_) if ask.want > 0 => empty,
+            Answer::Grant(_) => settled,
             Answer::Refusal(refusal) => match refusal.reason {
-                RefusalReason::Quarantine => &mut self.quarantine,
-                RefusalReason::Paused => &mut self.paused,
-                RefusalReason::Blocked => &mut self.blocked,
+                RefusalReason::Quarantine => quarantine,
+                RefusalReason::Paused => paused,
+                RefusalReason::Blocked => blocked,
                 // Pools refuse for the reasons above only.
-                RefusalReason::Stopping | RefusalReason::Other => &mut self.stopping,
+                RefusalReason::Stopping | RefusalReason::Other => stopping,
             },
         };
         *counter += 1;
@@ -335,14 +305,6 @@ impl Answered {
 
     /// Returns each count with its stable word.
     pub fn by_outcome(&self) -> [(&'static str, u64); 7] {
-        [
-            ("granted", self.granted),
-            ("empty", self.empty),
-            ("settled", self.settled),
-            ("quarantine", self.quarantine),
-            ("stopping", self.stopping),
-            ("paused", self.paused),
-            ("blocked", self.blocked),
-        ]
+        std::array::from_fn(|outcome| (Self::OUTCOMES[outcome], self.0[outcome]))
     }
 }

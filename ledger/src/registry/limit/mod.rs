@@ -38,7 +38,7 @@ use crate::roots::CompiledPlan;
 use crate::share::Owner;
 use earlier::Earlier;
 use figures::Tally;
-use lessor_protocol::{ClockBounds, LimitName, Moment};
+use lessor_protocol::{Ask, ClockBounds, LimitName, Moment};
 use live::TopUps;
 use plans::{ByKey, Plans};
 use pool_entry::PoolEntry;
@@ -188,7 +188,7 @@ impl Limit {
 
     /// Counts an ask that no pool answered, because the allocator is stopping.
     pub fn count_stopping(&mut self) {
-        self.tally.sums.answered.stopping += 1;
+        self.tally.sums.answered.count(&Ask::default(), &ask::STOPPING);
     }
 
     /// Ends the session `id` with this `goodbye`. Returns the permits that came back unspent.

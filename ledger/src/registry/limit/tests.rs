@@ -207,7 +207,7 @@ fn after_a_loss_pools_of_new_keys_wait_too() {
     let early = Ask { want: 1, waiting: 1, ..Ask::default() };
     let answer = limit.renew(millis(1_000), &key("x"), A, 1, early).expect("a refusal is an answer");
     assert!(matches!(answer, Answer::Refusal(_)), "{answer:?}");
-    assert_eq!(limit.figures(millis(1_000)).sums.answered.quarantine, 1);
+    assert_eq!(limit.figures(millis(1_000)).sums.answered.by_outcome()[3], ("quarantine", 1));
     assert_eq!(ask(&mut limit, 8_000, "y", 1, 0, 1), Ok(1));
     audit(&mut limit, millis(8_000));
 }
