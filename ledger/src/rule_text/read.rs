@@ -106,27 +106,11 @@ fn warm_up(raw: &RawWarmUp) -> Result<WarmUp, RuleError> {
 
 /// Refuses fields that the rule's kind has no use for: readers would take them for promises.
 fn only(raw: &RawRule, takes: &[&str]) -> Result<(), String> {
-    const FIELDS: [&str; 15] = [
-        "limit",
-        "per",
-        "margin",
-        "anchor",
-        "calendar",
-        "anchor_day",
-        "zone",
-        "capacity",
-        "refill",
-        "initial",
-        "refill_style",
-        "debt",
-        "warm_up",
-        "burst",
-        "longest",
-    ];
-    let strays = FIELDS.iter().filter(|name| !takes.contains(name));
-    match strays.filter_map(|name| Some((name, given(raw, name)?))).next() {
+    let fields = serde_json::to_value(raw).expect("plain data");
+    let mut fields = fields.as_object().into_iter().flatten();
+    match fields.find(|(name, _)| *name != "kind" && !takes.contains(&name.as_str())) {
         Some((name, given)) => {
-            let takes = takes.join(", ");
+            let (given, takes) = (written(given), takes.join(", "));
             Err(format!("{name} is {given}, which means nothing to a {}: it takes {takes}", raw.kind))
         }
         None => Ok(()),
