@@ -4,6 +4,7 @@ use super::{AuthConfig, Config, SharedStore, StoreConfig, Upstream};
 use lessor_access::{IdentityPattern, Issuer};
 use lessor_ledger::limit_text::RawLimit;
 use lessor_ledger::rule_text::{RawRule, Timespan};
+use lessor_protocol::NodeName;
 use lessor_tls::{ServerFiles, Tls};
 use serde::Serialize;
 use std::fmt;
@@ -18,12 +19,8 @@ impl fmt::Display for Config {
         line(f, "listen", &self.server.listen.to_string())?;
         line(f, "connections_max", &self.server.connections_max)?;
         line(f, "connections_per_address_max", &self.server.connections_per_address_max)?;
-        if let Some(max) = &self.server.memory_max {
-            line(f, "memory_max", max)?;
-        }
-        if let Some(node) = &self.server.node {
-            line(f, "node", &node.as_str())?;
-        }
+        some(f, "memory_max", self.server.memory_max.as_ref())?;
+        some(f, "node", self.server.node.as_ref().map(NodeName::as_str).as_ref())?;
         line(f, "hosts", &self.server.hosts)?;
         let upstreams: Vec<&str> = self.server.upstreams.iter().map(Upstream::as_str).collect();
         line(f, "upstreams", &upstreams)?;
@@ -86,9 +83,7 @@ fn server_tls(f: &mut fmt::Formatter<'_>, files: &ServerFiles) -> fmt::Result {
 
 fn upstream_tls(f: &mut fmt::Formatter<'_>, tls: &Tls) -> fmt::Result {
     writeln!(f, "\n[upstream_tls]")?;
-    if let Some(ca) = tls.ca_file() {
-        line(f, "ca", &ca)?;
-    }
+    some(f, "ca", tls.ca_file().as_ref())?;
     if let Some((certificate, key)) = tls.certificate_files() {
         line(f, "certificate", &certificate)?;
         line(f, "key", &key)?;
@@ -135,9 +130,7 @@ fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
 /// Prints everything but a password in the URL.
 fn shared_store(f: &mut fmt::Formatter<'_>, shared: &SharedStore) -> fmt::Result {
     line(f, "url", &shared.cells.url.to_string())?;
-    if let Some(file) = &shared.password_file {
-        line(f, "password_file", file)?;
-    }
+    some(f, "password_file", shared.password_file.as_ref())?;
     line(f, "prefix", &shared.cells.prefix)?;
     line(f, "replicas", &shared.cells.replicas)?;
     line(f, "synced", &shared.cells.synced)?;
@@ -147,30 +140,20 @@ fn shared_store(f: &mut fmt::Formatter<'_>, shared: &SharedStore) -> fmt::Result
 
 fn raw_limit(f: &mut fmt::Formatter<'_>, limit: &RawLimit) -> fmt::Result {
     line(f, "name", &limit.name)?;
-    if let Some(upstream) = &limit.upstream {
-        line(f, "upstream", upstream)?;
-    }
+    some(f, "upstream", limit.upstream.as_ref())?;
     if let Some(of_limit) = &limit.rules {
         rules(f, of_limit)?;
     }
-    if let Some(parent) = &limit.parent {
-        line(f, "parent", parent)?;
-    }
+    some(f, "parent", limit.parent.as_ref())?;
     line(f, "keyed", &limit.keyed)?;
-    if let Some(keys_max) = &limit.keys_max {
-        line(f, "keys_max", keys_max)?;
-    }
-    if let Some(names_max) = &limit.names_max {
-        line(f, "names_max", names_max)?;
-    }
+    some(f, "keys_max", limit.keys_max.as_ref())?;
+    some(f, "names_max", limit.names_max.as_ref())?;
     line(f, "lessees_max", &limit.lessees_max)?;
     line(f, "weights", &limit.weights)?;
     line(f, "priorities", &limit.priorities)?;
     line(f, "guaranteed", &limit.guaranteed)?;
     line(f, "reserve", &limit.reserve)?;
-    if let Some(safe) = &limit.safe {
-        line(f, "safe", safe)?;
-    }
+    some(f, "safe", limit.safe.as_ref())?;
     line(f, "lease_max", &limit.lease_max)?;
     line(f, "term", &limit.term)?;
     line(f, "vendor", &limit.vendor)?;
@@ -207,6 +190,11 @@ fn cost_of_margin(rule: &RawRule) -> Option<String> {
 /// Prints `name = value` in one line, whatever the value is.
 fn line(f: &mut fmt::Formatter<'_>, name: &str, value: &impl Serialize) -> fmt::Result {
     writeln!(f, "{name} = {}", inline(value)?)
+}
+
+/// Prints `name = value` if there is a value.
+fn some(f: &mut fmt::Formatter<'_>, name: &str, value: Option<&impl Serialize>) -> fmt::Result {
+    value.map_or(Ok(()), |value| line(f, name, value))
 }
 
 fn inline(value: &impl Serialize) -> Result<String, fmt::Error> {
