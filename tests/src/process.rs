@@ -75,6 +75,17 @@ impl Running {
         self.child.id()
     }
 
+    /// Returns the resident memory of the process, in bytes.
+    ///
+    /// # Panics
+    /// If Linux does not say it.
+    pub fn resident(&self) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the line is there");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+    }
+
     /// Sends the process a signal.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id")).expect("not zero");

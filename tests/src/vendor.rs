@@ -6,8 +6,11 @@
 //! on the scheduler.
 
 use lessor::Limit;
+use lessor_ledger::Rule;
+use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{CLOCK, Moment};
+use lessor_sim::reference::{Spend, breach};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -113,6 +116,21 @@ impl Vendor {
     fn admissions(&self) -> MutexGuard<'_, Vec<Admission>> {
         self.admissions.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Asserts that no window of length `per` has more than `limit` of the permits `spent`. Returns the number of calls.
+///
+/// # Panics
+/// If one has.
+pub fn judge(limit: u64, per: Duration, spent: impl IntoIterator<Item = (Moment, u64)>) -> usize {
+    let mut spent: Vec<(Moment, u64)> = spent.into_iter().collect();
+    spent.sort_unstable();
+    let spend =
+        |(at, permits): (Moment, u64)| Spend { real: at.as_nanos(), allocator: at.as_nanos(), permits };
+    let spends: Vec<Spend> = spent.into_iter().map(spend).collect();
+    let rule = SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid");
+    assert_eq!(breach(&Rule::SlidingWindow(rule), &spends), None);
+    spends.len()
 }
 
 #[cfg(test)]

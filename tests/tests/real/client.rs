@@ -39,11 +39,6 @@ shadow = true
 rules = [{ kind = "token_bucket", capacity = 5, refill = 0, per = "1s" }]
 "#;
 
-/// Returns a number in the books of the first pool.
-fn number(books: &serde_json::Value, field: &str) -> u64 {
-    books["pools"][0][field].as_u64().unwrap_or_else(|| panic!("{field} in {books}"))
-}
-
 #[tokio::test]
 async fn a_call_is_admitted_locally_once_there_is_a_lease() {
     let fleet = Fleet::start(CONFIG).await;
@@ -145,8 +140,7 @@ async fn giving_up_a_wait_loses_nothing() {
         wait.await.expect("not cancelled").expect("served");
     }
     client.shutdown().await;
-    let books = fleet.books("few").await;
-    assert_eq!(number(&books, "outstanding"), 0);
+    assert_eq!(fleet.number("few", "outstanding").await, 0);
     fleet.stop().await;
 }
 
@@ -164,8 +158,7 @@ async fn several_limits_are_spent_together_or_not_at_all() {
     let patience = Duration::from_millis(50);
     assert!(lessor::all([(&plenty, 1), (&none, 1)]).acquire_within(patience).await.is_err());
     client.shutdown().await;
-    let books = fleet.books("plenty").await;
-    assert_eq!(number(&books, "spent"), 1, "{books}");
+    assert_eq!(fleet.number("plenty", "spent").await, 1);
     fleet.stop().await;
 }
 
@@ -211,7 +204,7 @@ async fn a_call_that_is_too_early_says_by_how_much_and_takes_nothing_elsewhere()
     let latest = wait + clock.now().since(before);
     assert!(latest >= interval * 59 / 60 && wait < interval * 61 / 60, "{wait:?} is not an interval");
     client.shutdown().await;
-    assert_eq!(number(&fleet.books("plenty").await, "spent"), 2);
+    assert_eq!(fleet.number("plenty", "spent").await, 2);
     fleet.stop().await;
 }
 
@@ -259,7 +252,7 @@ async fn in_shadow_mode_nothing_is_refused_and_what_would_have_been_is_counted()
     let passed = trial.shadow_refused();
     assert!((7..=12).contains(&passed), "{passed} of 12 passed in shadow mode, with at most 5 permits");
     // The count is reported as a total, with the next ask.
-    let told = async || (number(&fleet.books("trial").await, "shadow_refused") == passed).then_some(());
+    let told = async || (fleet.number("trial", "shadow_refused").await == passed).then_some(());
     eventually("the allocator counts the calls let pass", told).await;
     trial.try_acquire(1 << 40).expect("also what no pool could ever hold");
     client.shutdown().await;
@@ -276,9 +269,9 @@ async fn shutting_down_gives_everything_back_and_tells_what_was_spent() {
         plenty.acquire(1).await.expect("there are thousands");
     }
     client.shutdown().await;
-    let books = fleet.books("plenty").await;
-    assert_eq!((number(&books, "spent"), number(&books, "outstanding")), (200, 0), "{books}");
-    assert_eq!(number(&books, "burned"), 0);
+    for (field, permits) in [("spent", 200), ("outstanding", 0), ("burned", 0)] {
+        assert_eq!(fleet.number("plenty", field).await, permits, "{field}");
+    }
     fleet.stop().await;
 }
 
@@ -290,9 +283,9 @@ async fn an_idle_process_gives_its_surplus_back_by_itself() {
     for _ in 0..100 {
         plenty.acquire(1).await.expect("there are thousands");
     }
-    let empty = async || (number(&fleet.books("plenty").await, "outstanding") == 0).then_some(());
+    let empty = async || (fleet.number("plenty", "outstanding").await == 0).then_some(());
     eventually("everything is back", empty).await;
-    assert_eq!(number(&fleet.books("plenty").await, "burned"), 0, "given back, not burned");
+    assert_eq!(fleet.number("plenty", "burned").await, 0, "given back, not burned");
     client.shutdown().await;
     fleet.stop().await;
 }

@@ -1,12 +1,10 @@
 //! Real processes over loopback, killed, stopped and restarted. The vendor is the judge: it has the instants of all
 //! admissions, on the clock that all processes of a machine share.
 
-use lessor_ledger::Rule;
-use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{CLOCK, Moment};
-use lessor_sim::reference::{Spend, breach};
 use rustix::process::{Pid, Signal, kill_process};
 use scenarios::process::{Allocator, Node, Running, lessor};
+use scenarios::vendor;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -39,13 +37,7 @@ fn judge(admitted: impl IntoIterator<Item = Vec<Moment>>) -> usize {
 
 /// Asserts that no second has more than `limit` of `admitted`, and returns their number.
 fn judge_by(limit: u64, admitted: impl IntoIterator<Item = Vec<Moment>>) -> usize {
-    let mut instants: Vec<u64> = admitted.into_iter().flatten().map(Moment::as_nanos).collect();
-    instants.sort_unstable();
-    let spend = |&at: &u64| Spend { real: at, allocator: at, permits: 1 };
-    let spends: Vec<Spend> = instants.iter().map(spend).collect();
-    let rule = SlidingWindow::try_new(limit, Duration::from_secs(1), Duration::ZERO).expect("valid");
-    assert_eq!(breach(&Rule::SlidingWindow(rule), &spends), None);
-    spends.len()
+    vendor::judge(limit, Duration::from_secs(1), admitted.into_iter().flatten().map(|at| (at, 1)))
 }
 
 #[test]

@@ -110,13 +110,6 @@ async fn the_goodbye_of_a_stranger_gives_nothing_back() {
     assert!(admitted >= 1_200, "{admitted} admitted in ten seconds, of 200 a second");
 }
 
-/// Returns the memory of a process, in bytes.
-fn memory(process: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the line is there");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
-}
-
 /// Opens a connection and begins a goodbye with these chunks, without its end.
 fn begins_to_say(address: &str, pieces: &[&str]) -> TcpStream {
     begins_on(TcpStream::connect(address).expect("the server listens"), pieces)
@@ -156,7 +149,7 @@ fn answer_to(mut peer: TcpStream) -> String {
 async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
     let client = Client::connect(&allocator.url).await.expect("the allocator answers");
-    let before = memory(allocator.running.id());
+    let before = allocator.running.resident();
     let piece = " ".repeat(30_000);
     let large = vec![piece.as_str(); 30];
     let mut slow: Vec<TcpStream> = (0..300).map(|_| begins_to_say(allocator.address(), &large)).collect();
@@ -170,7 +163,7 @@ async fn large_bodies_that_trickle_take_bounded_memory_and_hold_up_no_node() {
     .await;
     assert!(refused.contains("\r\nretry-after: 1\r\n"), "{refused}");
     assert!(refused.contains("\"code\":\"bodies_full\""), "{refused}");
-    let taken = memory(allocator.running.id()).saturating_sub(before) >> 20;
+    let taken = allocator.running.resident().saturating_sub(before) >> 20;
     println!("{} bodies of 900 kB take {taken} MiB", slow.len());
     assert!(taken < 130, "the bodies take {taken} MiB, of 260 MiB sent");
     let goodbye = "{\"session\":1,\"seq\":1,\"spent\":[]}";

@@ -5,15 +5,13 @@
 mod deaths;
 mod slewed;
 
-use lessor_ledger::Rule;
-use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{CLOCK, Moment};
-use lessor_sim::reference::{Spend, breach};
 use rustix::process::Signal;
 use scenarios::faults::Faulty;
 use scenarios::process::Node;
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
+use scenarios::vendor::judge;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -90,15 +88,6 @@ impl Crowd {
         judge(LIMIT, PER, in_order(each.clone()).into_iter().map(|at| (at, 1)));
         each
     }
-}
-
-/// Asserts that no window of length `per` has more than `limit` of `spent`, which is in order.
-fn judge(limit: u64, per: Duration, spent: impl IntoIterator<Item = (Moment, u64)>) {
-    let spend =
-        |(at, permits): (Moment, u64)| Spend { real: at.as_nanos(), allocator: at.as_nanos(), permits };
-    let spends: Vec<Spend> = spent.into_iter().map(spend).collect();
-    let rule = SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid");
-    assert_eq!(breach(&Rule::SlidingWindow(rule), &spends), None);
 }
 
 fn in_order(each: Vec<Vec<Moment>>) -> Vec<Moment> {

@@ -47,14 +47,6 @@ const PHASE: Duration = Duration::from_secs(6);
 /// How much the memory of the allocator may grow, in bytes: 40 kB a connection.
 const GROWS: u64 = 80 << 20;
 
-/// Returns the memory that the allocator uses, in bytes.
-fn resident(allocator: &Allocator) -> u64 {
-    let status = format!("/proc/{}/status", allocator.running.id());
-    let status = std::fs::read_to_string(status).expect("the process runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the line is there");
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number") * 1_024
-}
-
 /// Returns the sessions that the allocator knows, and the asks that it refused because their identity asked too often.
 async fn figures(desk: &Desk, allocator: &Allocator, token: &str) -> (u64, u64) {
     let answer = ask(&desk.http(Some(token)), "GET", &format!("{}/metrics", allocator.url), "").await;
@@ -139,7 +131,7 @@ async fn an_identity_that_floods_leaves_nine_tenths_to_another_one() {
     }
     sleep(BEGINS).await;
     let alone = calls.phase().await;
-    let before = resident(&allocator);
+    let before = allocator.running.resident();
 
     let to = allocator.url.strip_prefix("http://").expect("in clear").parse().expect("an address");
     let (numbers, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -149,7 +141,7 @@ async fn an_identity_that_floods_leaves_nine_tenths_to_another_one() {
         .collect();
     sleep(BEGINS).await;
     let beside = calls.phase().await;
-    let most = resident(&allocator);
+    let most = allocator.running.resident();
     floods.iter().for_each(|flood| flood.abort());
     let (sessions, refused) = figures(&desk, &allocator, &eyes).await;
     let answers = answers.load(Ordering::Relaxed);
