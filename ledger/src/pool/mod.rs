@@ -5,8 +5,8 @@
 //! more. A grant is charged to every rule of the limit, or to none.
 //!
 //! An ask goes through `renew` (the exchange), `session` (what a report settles), `lend` (a grant is sized, charged and
-//! dated) with `claims` (what is shared, and by whom) and `identities` (the part of an identity), and `ledgers` (all
-//! rules as one). `sessions` keeps the sums that lending needs.
+//! dated) with `claims` (what is shared, by whom, and the part of an identity), and `ledgers` (all rules as one).
+//! `sessions` keeps the sums that lending needs.
 
 mod agenda;
 mod books;
@@ -23,7 +23,6 @@ mod forecast;
 mod forget;
 mod greed;
 mod groups;
-mod identities;
 mod large;
 mod ledgers;
 mod lend;
@@ -69,9 +68,9 @@ use crate::pacing::Pacer;
 use crate::rule::Flow;
 use borrow::Borrower;
 use checkpoint::Checkpoints;
+use claims::Takings;
 use feedback::Feedback;
 use groups::Groups;
-use identities::Takings;
 use ledgers::Ledgers;
 use lessor_protocol::Moment;
 use loan::Loan;

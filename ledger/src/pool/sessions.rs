@@ -80,7 +80,7 @@ impl Sessions {
             by_place: Places::default(),
             orders: None,
             owners: SessionsByOwner::default(),
-            reading: Reading { ages: Ages::new(term), are_reusable, has_distances: false },
+            reading: Reading { ages: Ages { term }, are_reusable, has_distances: false },
         }
     }
 

@@ -40,7 +40,7 @@ impl Sessions {
     /// Sets the term of leases as [`Sessions::go_by`], but keeps the current one if `term` is about the same. A term
     /// that the allocator above tells changes a little with each exchange.
     pub(in crate::pool) fn go_by_about(&mut self, term: Duration, are_reusable: bool) {
-        let known = self.reading.ages.term();
+        let known = self.reading.ages.term;
         let is_near = term.abs_diff(known) * NEAR_PARTS <= known;
         self.go_by(if is_near { known } else { term }, are_reusable);
     }
@@ -49,7 +49,7 @@ impl Sessions {
     /// changes with it. The first few sessions are read anew at once, and the others by and by. While a change is under
     /// way the next one waits for its end: each session is read in one of two ways.
     pub(in crate::pool) fn go_by(&mut self, term: Duration, are_reusable: bool) {
-        let reading = Reading { ages: Ages::new(term), are_reusable, ..self.reading };
+        let reading = Reading { ages: Ages { term }, are_reusable, ..self.reading };
         let before = std::mem::replace(&mut self.reading, reading);
         let Some(orders) = &mut self.orders else {
             for (place, session) in self.by_place.iter_mut().filter(|_| before != reading) {

@@ -70,7 +70,7 @@ fn a_change_waits_for_the_end_of_the_one_before() {
     sessions.go_by(2 * TERM, false);
     sessions.go_by(4 * TERM, false);
     assert_eq!(needs(&sessions), 2 * few * need(2 * TERM) + (100 - 2 * few) * need(TERM));
-    assert_eq!(sessions.ages().term(), 4 * TERM);
+    assert_eq!(sessions.ages().term, 4 * TERM);
     // The term goes back, and on again, meanwhile.
     sessions.go_by(2 * TERM, false);
     sessions.go_by(4 * TERM, false);
@@ -181,7 +181,7 @@ fn act(sessions: &mut Sessions, now: Moment, place: Place, act: Act) {
             let is_reusable = sessions.reading.are_reusable;
             sessions.go_by_about(Duration::from_millis(10 * tens_of_millis), is_reusable);
         }
-        Act::Use(is_reusable) => sessions.go_by(sessions.ages().term(), is_reusable),
+        Act::Use(is_reusable) => sessions.go_by(sessions.ages().term, is_reusable),
         Act::Burns => {}
     }
 }
@@ -189,7 +189,7 @@ fn act(sessions: &mut Sessions, now: Moment, place: Place, act: Act) {
 /// Returns the same sessions, read by the last term from the beginning.
 fn at_once(sessions: &Sessions, speed: Option<Speed>, now: Moment) -> Sessions {
     let Reading { ages, are_reusable, has_distances: _ } = sessions.reading;
-    let mut others = Sessions::new(ages.term(), are_reusable).with_distances();
+    let mut others = Sessions::new(ages.term, are_reusable).with_distances();
     for (place, session) in sessions.iter() {
         let mut session = session.clone();
         session.age = Age::Fresh;
