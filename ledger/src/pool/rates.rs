@@ -1,8 +1,8 @@
 //! Lending a steady flow: which session mints how much of it, and which sessions take turns. A pool calls it at every
 //! ask. All rates that sessions may mint by never add up to more than the flow, see [`crate::rule::Flow`].
 //!
-//! While the burst covers the largest calls of all sessions together, each session has a part of it, and a share of the
-//! rate by weighted max-min, identities first. Otherwise sessions take turns, see [`row`], and hand over what is left
+//! While the burst covers the largest calls of all sessions together, each session has room for its own, a part of the
+//! room that is left, and a share of the rate by weighted max-min, identities first. Otherwise sessions take turns, see [`row`], and hand over what is left
 //! in the bucket. An ask reads sums and orders over all sessions, see [`sharers`], and walks none of them.
 
 mod demands;
@@ -275,12 +275,9 @@ impl Pool {
             free.share = free.share.min(room.share.max(own.share));
         }
         let need = me.turn.largest;
-        if row.needs() <= row.whole.cap {
+        if let Some(cap) = row.cap() {
             let share = row.share().max(flow.speed().least_share(need));
-            // Room for the largest call of each other session stays free, however much is due to this one.
-            let most = row.whole.cap - (row.needs() - need);
-            let cap = need.max(row.even().min(most)).min(free.cap);
-            let part = Part { cap, share: share.min(free.share) };
+            let part = Part { cap: cap.min(free.cap), share: share.min(free.share) };
             let part = flow.fitting(part);
             let is_worth = part.cap >= need && part.share.saturating_mul(WORTH_PART) >= share;
             return (own.cap > 0 || is_worth).then_some(Due { part, turn: None }).filter(is_something);

@@ -149,16 +149,19 @@ impl<'a> Row<'a> {
         self.owners.as_ref().map_or(self.sums.weight, of_owners)
     }
 
-    /// Returns the part of the burst that is due to the session that asks, in permits.
-    pub(super) fn even(&self) -> u64 {
+    /// Returns the part of the burst that is due to the session that asks, in permits: its largest call, and its part
+    /// of the room that the largest calls of all sessions leave. `None` if the burst does not cover these calls.
+    pub(super) fn cap(&self) -> Option<u64> {
+        let spare = self.whole.cap.checked_sub(self.needs())?;
         let weight = self.me.weight;
-        match &self.owners {
-            None => part_of(self.whole.cap, weight, self.weights()),
+        let part = match &self.owners {
+            None => part_of(spare, weight, self.weights()),
             Some(owners) => {
-                let of_own = part_of(self.whole.cap, owners.own.weight(), owners.weights());
+                let of_own = part_of(spare, owners.own.weight(), owners.weights());
                 part_of(of_own, weight, owners.own.weights().into())
             }
-        }
+        };
+        Some(self.me.largest + part)
     }
 
     /// Returns the share of the rate that is due to the session that asks: its demand, or the water level of weighted

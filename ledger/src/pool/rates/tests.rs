@@ -22,7 +22,7 @@ struct Figures {
     count: u64,
     needs: u64,
     weights: u128,
-    even: u64,
+    cap: Option<u64>,
     share: u64,
     ahead: Waiters,
     is_of_several: bool,
@@ -38,7 +38,7 @@ impl Figures {
             count: row.count(),
             needs: row.needs(),
             weights: row.weights(),
-            even: row.even(),
+            cap: row.cap(),
             share: row.share(),
             ahead: row.ahead(),
             is_of_several: row.has_several_owners(),
@@ -55,7 +55,7 @@ fn compare(pool: &Pool, now: Moment, demand_milli: u64) -> Result<Vec<Figures>, 
     pool.sessions.share_flow(speed, pool.now);
     pool.audit();
     let places: Vec<Place> = pool.sessions.iter().map(|(place, _)| place).collect();
-    let mut all = vec![];
+    let (mut all, mut caps) = (vec![], 0);
     for id in places {
         let before = pool.sessions[id].age;
         pool.sessions.update(id, |session| session.age = Age::Asking);
@@ -63,8 +63,13 @@ fn compare(pool: &Pool, now: Moment, demand_milli: u64) -> Result<Vec<Figures>, 
         let figures = Figures::of(&pool, id, &ask);
         prop_assert_eq!(&figures, &walk::figures(&pool, id, &ask), "of {:?}", pool.sessions[id]);
         pool.sessions.update(id, |session| session.age = before);
+        if walk::is_in_flow(&pool, &pool.sessions[id]) {
+            caps += figures.cap.unwrap_or(0);
+        }
         all.push(figures);
     }
+    let burst = pool.flow.as_deref().expect("it has one").burst();
+    prop_assert!(caps <= burst, "{} of {} are due: {:?}", caps, burst, all);
     pool.audit();
     Ok(all)
 }

@@ -271,3 +271,29 @@ fn a_session_keeps_no_more_of_a_burst_than_leaves_room_for_large_calls_of_others
     }
     panic!("the large call waits for ever: {:?}", pool.flow);
 }
+
+/// The bug: each session with small calls took all the room that the largest calls of all left, so several of them kept
+/// a large call of another session waiting for as long as they went on.
+#[test]
+fn sessions_with_small_calls_leave_room_for_a_large_one_of_another_all_together() {
+    let fifty = Duration::from_millis(50);
+    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(10, 1, fifty).expect("valid"))]);
+    let mut small = [(A, RateClaim::None), (Holder { id: SessionId(3), ..A }, RateClaim::None)];
+    let calls = Ask { want: 2, demand_milli: 4_000, largest: 1, ..Ask::default() };
+    let large = Ask { want: 5, waiting: 5, largest: 5, ..Ask::default() };
+    for seq in 1..=10 {
+        let mut caps = vec![];
+        for (holder, rate) in &mut small {
+            let told = grant(pool.renew(millis(seq * 100), *holder, seq, Ask { rate: *rate, ..calls }));
+            let Rate::Lent { lease, .. } = told.rate else { continue };
+            *rate = RateClaim::Holds(lease);
+            caps.push(lease.cap);
+        }
+        let told = grant(pool.renew(millis(seq * 100 + 1), B, seq, large));
+        if let Rate::Lent { lease, turn: false, .. } = told.rate {
+            assert_eq!((caps, lease.cap), (vec![2, 2], 6));
+            return;
+        }
+    }
+    panic!("the large call waits for ever: {:?}", pool.flow);
+}

@@ -24,31 +24,34 @@ pub(super) fn figures(pool: &Pool, place: Place, ask: &Ask) -> Figures {
     let me = (me, demand(me, ask.demand_milli, ask.waiting));
     let burst = flow.burst().saturating_sub(pool.reserve());
     let row = Row::new(pool.now, burst, me, others.collect(), pool.sessions.values());
-    let largest =
-        |all: &mut dyn Iterator<Item = &Session>| all.map(|it| u128::from(it.turn.largest)).sum::<u128>();
     let holders = || pool.sessions.values().filter(|other| other.turn.lent.charged().cap > 0);
     Figures {
         whole: row.whole,
         room: row.room,
         count: row.others.len() as u64 + 1,
-        needs: u64::try_from(largest(&mut row.all().map(|(it, _)| it))).expect("calls are small"),
+        needs: row.needs(),
         weights: row.weights(),
-        even: row.even(),
+        cap: row.cap(),
         share: row.share(),
-        ahead: Waiters { count: row.ahead().count() as u64, largest: largest(&mut row.ahead()) },
+        ahead: Waiters {
+            count: row.ahead().count() as u64,
+            largest: row.ahead().map(|it| u128::from(it.turn.largest)).sum(),
+        },
         is_of_several: row.owners.is_some(),
         hand_overs: (holders().map(|it| it.turn.hands_over + it.rtt).min(), holders().count()),
     }
 }
 
+/// Whether `session` has or wants a part of the flow.
+pub(super) fn is_in_flow(pool: &Pool, session: &Session) -> bool {
+    let wants = session.demand_milli > 0 || session.waiting > 0 || session.turn.waits_since.is_some();
+    session.turn.lent.charged().cap > 0 || (wants && pool.now.since(session.answered) <= pool.active())
+}
+
 /// Returns the sessions other than `place` that have or want a part of the flow.
 fn others_in_flow(pool: &Pool, place: Place) -> impl Iterator<Item = &Session> {
-    let (now, active) = (pool.now, pool.active());
-    let is_in = move |session: &Session| {
-        let wants = session.demand_milli > 0 || session.waiting > 0 || session.turn.waits_since.is_some();
-        session.turn.lent.charged().cap > 0 || (wants && now.since(session.answered) <= active)
-    };
-    pool.sessions.iter().filter(move |&(other, session)| other != place && is_in(session)).map(|(_, it)| it)
+    let others = pool.sessions.iter().filter(move |&(other, _)| other != place);
+    others.map(|(_, it)| it).filter(|session| is_in_flow(pool, session))
 }
 
 /// A session that asks, and the sessions that it shares with.
@@ -232,16 +235,24 @@ impl<'a> Row<'a> {
         Some((owners, owners.all.get(&self.me.0.share.owner)?))
     }
 
-    /// Returns the part of the burst that is due to the session that asks, in permits.
-    fn even(&self) -> u64 {
-        let weight = self.me.0.share.weight;
-        match self.own() {
-            None => part_of(self.whole.cap, weight, self.weights()),
+    /// Returns the sum of the largest calls of all, in permits.
+    fn needs(&self) -> u64 {
+        self.all().map(|(session, _)| session.turn.largest).sum()
+    }
+
+    /// Returns the part of the burst that is due to the session that asks, in permits, if the burst covers the largest
+    /// calls of all.
+    fn cap(&self) -> Option<u64> {
+        let me = self.me.0;
+        let spare = self.whole.cap.checked_sub(self.needs())?;
+        let part = match self.own() {
+            None => part_of(spare, me.share.weight, self.weights()),
             Some((owners, own)) => {
-                let of_own = part_of(self.whole.cap, own.weight(), owners.weights);
-                part_of(of_own, weight, own.weights.into())
+                let of_own = part_of(spare, own.weight(), owners.weights);
+                part_of(of_own, me.share.weight, own.weights.into())
             }
-        }
+        };
+        Some(me.turn.largest + part)
     }
 
     /// Returns the share of the rate that is due to the session that asks: its demand, or the water level of weighted
