@@ -266,8 +266,9 @@ impl Pool {
         let mut free = flow.free(own);
         free.cap = free.cap.saturating_sub(self.reserve()).min(self.plan.sharing.lease_max);
         if own.cap > 0 && ask.waiting == 0 {
-            // Without waiting callers its bucket grows only into empty room.
-            free.cap = free.cap.saturating_sub(flow.level_up()).max(own.cap);
+            // Without waiting callers its bucket grows only into empty room. The reserve is a part of the level.
+            let level = flow.level_up().saturating_sub(self.reserve());
+            free.cap = free.cap.saturating_sub(level).max(own.cap);
         }
         let row = self.row(place, ask)?;
         if let Some(room) = row.room {

@@ -297,3 +297,28 @@ fn sessions_with_small_calls_leave_room_for_a_large_one_of_another_all_together(
     }
     panic!("the large call waits for ever: {:?}", pool.flow);
 }
+
+/// The bug: a session whose callers do not wait had less room by the reserve, twice.
+#[test]
+fn a_bucket_grows_into_all_room_beside_the_reserve() {
+    let flow = LeakyBucket::try_new(10, 1, Duration::from_millis(10)).expect("valid");
+    let sharing = Sharing { reserve: 5, ..Sharing::default() };
+    let plan = Plan { sharing, ..(*plan(vec![Rule::LeakyBucket(flow)])).clone() };
+    let mut pool = Pool::new(Arc::new(plan), millis(0));
+    let calls = Ask { want: 2, demand_milli: 4_000, largest: 1, ..Ask::default() };
+    let mut rates = [RateClaim::None; 2];
+    for seq in 1..=5 {
+        for (holder, rate) in [A, B].into_iter().zip(&mut rates) {
+            let told = grant(pool.renew(millis(seq * 100), holder, seq, Ask { rate: *rate, ..calls }));
+            *rate = if let Rate::Lent { lease, .. } = told.rate { RateClaim::Holds(lease) } else { *rate };
+        }
+    }
+    let [RateClaim::Holds(of_a), RateClaim::Holds(of_b)] = rates else { panic!("{rates:?}") };
+    assert_eq!((of_a.cap, of_b.cap), (2, 2));
+    let let_go = RateClaim::LetGo { number: of_b.number, credit: of_b.interval };
+    grant(pool.renew(millis(500), B, 6, Ask { want: 0, demand_milli: 0, rate: let_go, ..calls }));
+    assert_eq!(pool.flow.as_ref().expect("there is one").level(), 6);
+    let told = grant(pool.renew(millis(500), A, 6, Ask { rate: rates[0], ..calls }));
+    let Rate::Lent { lease, .. } = told.rate else { panic!("it goes on: {told:?}") };
+    assert_eq!(lease.cap, 4);
+}
