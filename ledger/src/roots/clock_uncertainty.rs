@@ -111,6 +111,18 @@ mod tests {
     }
 
     #[test]
+    fn windows_let_a_permit_go_later_by_as_much() {
+        let (second, margin) = (Duration::from_secs(1), Duration::from_millis(5));
+        let made = |margin| {
+            let window = SlidingWindow::try_new(10, second, margin).expect("a window");
+            let log = SlidingLog::try_new(10, second, margin).expect("a log");
+            [Rule::SlidingWindow(window), Rule::SlidingLog(log)]
+        };
+        let stricter = made(margin).map(|rule| stricter(&rule, TimeSource::Store).expect("it can be kept"));
+        assert_eq!(stricter, made(margin + UNCERTAINTY));
+    }
+
+    #[test]
     fn one_that_warms_up_loses_what_costs_it_least() {
         let second = Duration::from_secs(1);
         let cases = [

@@ -2,11 +2,10 @@
 
 use super::several::{Allocator, Servers};
 use super::*;
-use std::collections::BTreeMap;
 
 /// Two allocators that have signed.
 fn both() -> (Servers, Allocator, Allocator) {
-    let mut servers = Servers { ids: [1, 1], cells: BTreeMap::new() };
+    let mut servers = Servers::new();
     let (mut east, mut west) = (Allocator::new(1), Allocator::new(2));
     east.sign(&mut servers, 0);
     west.sign(&mut servers, 0);
