@@ -49,3 +49,14 @@ fn what_was_told_as_spent_hides_nothing_that_is_spent_later() {
     loan.credit(1, at(2));
     assert_eq!(loan.report(0), (2, 7), "the last one was not reported yet");
 }
+
+/// The clock by which the loan ends may be late.
+#[test]
+fn one_that_holds_back_extends_nothing_that_is_out() {
+    let mut loan = Loan::new(at(0));
+    let (end, chance) = (at(100), at(0));
+    loan.came(Came { permits: 10, lent: 10, unkept: 0, end, ceiling: 10, chance, is_ample: true, cap: None });
+    loan.charge(4);
+    loan.hold_back();
+    assert_eq!((loan.free(), loan.out(), loan.excess()), (0, 4, 4));
+}

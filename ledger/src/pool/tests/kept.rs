@@ -1,8 +1,9 @@
-//! Tests of caps on calls in flight, and of steady flows, that go on as they were written down; worked out by hand.
+//! Tests of caps on calls in flight, of steady flows, and of a vendor's word, that go on as they were written down;
+//! worked out by hand.
 
 use super::*;
 use crate::rule::{Concurrency, Gap, LeakyBucket};
-use lessor_protocol::{Rate, RateClaim};
+use lessor_protocol::{Left, Observed, Rate, RateClaim};
 
 /// The longest call of all that follow.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -172,5 +173,25 @@ fn a_flow_that_waits_for_rates_of_lost_books_still_does() {
     for wait in [0, 50, 100, 500] {
         let at = opens + Duration::from_millis(wait);
         assert_eq!(after.view(at).available, pool.view(at).available, "{wait} ms after it opens");
+    }
+}
+
+#[test]
+fn the_word_of_a_vendor_holds_for_as_long_as_was_left_of_it() {
+    let plan = plan(vec![sliding(1_000, 30 * SECOND)]);
+    let mut pool = Pool::new(plan.clone(), millis(0));
+    pool.renew(millis(0), A, 1, ask(0, 0, 10)).expect("true");
+    let left = Some(Left { permits: 500, lasts: Some(20 * SECOND) });
+    let refused =
+        Observed { number: 1, refused_total: 1, wait: Some(5 * SECOND), left, ..Observed::default() };
+    assert!(pool.observe(millis(100), A.id, &refused).pauses);
+    let (pause, withheld) = (pool.vendor_pause(), pool.withheld());
+    assert_eq!((pause, withheld > 400), (5 * SECOND, true));
+    // The time between writing and reading counts where the clock went on.
+    for (gap, left) in [(Gap::Counted, 4_400), (Gap::Unknown, 4_500)] {
+        let mut after = restored(&plan, &mut pool, millis(600), gap, millis(700));
+        assert_eq!(after.withheld(), withheld, "{gap:?}");
+        let pause = after.view(millis(700)).vendor_pause.as_millis();
+        assert!((left..left + 10).contains(&pause), "{gap:?}: {pause} ms of {left}");
     }
 }

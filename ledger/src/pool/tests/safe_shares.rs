@@ -215,6 +215,14 @@ fn a_pool_that_is_made_anew_keeps_back_what_nodes_may_go_on_with() {
     let mut late = Pool::new(Arc::new(longer), over);
     late.keep_back(shares);
     assert_eq!(late.reserve(), 93);
+    // Shares of two limits are taken to flow as fast as the faster ones.
+    let slow = Plan { rules: vec![sliding(100, 3 * SECOND)], ..Plan::clone(&before) };
+    let slow = EarlierShares::of(&slow, millis(0)).expect("it has some");
+    for both in [shares.and(slow), slow.and(shares)] {
+        let mut late = Pool::new(late.plan.clone(), over);
+        late.keep_back(both);
+        assert_eq!(late.reserve(), 93);
+    }
     // A pool that replaces another one keeps back the shares that the other one told.
     let mut pool = Pool::new(before, millis(0));
     assert_eq!(share_of(&mut pool, 0, 1), Some(10));

@@ -5,8 +5,9 @@ use crate::CarryOver;
 use crate::registry::DueAbove;
 use crate::registry::Upstream;
 use crate::registry::limit::PoolId;
+use crate::roots::TimeSource;
 use lessor_protocol::wire::{ASKS_MAX, GrantBody};
-use lessor_protocol::{Answer, Clock, Grant, Rate};
+use lessor_protocol::{Answer, Clock, Grant, Rate, Refusal, RefusalReason};
 
 const LEASED: &str = "[[limit]]\nname = \"a\"\nupstream = \"http://centre:1\"\n";
 
@@ -71,6 +72,38 @@ fn books_that_went_are_never_told_of_in_the_session_that_they_were_lent_in() {
     assert_ne!(due(&mut registry, 3).session, first.session);
     // Another run, after a panic.
     assert_ne!(asked(8).1.session, first.session);
+}
+
+/// The clock by which a loan of a store ends may have stood still. An upstream ends its loans by its own.
+#[test]
+fn what_a_store_lent_is_held_back_and_what_an_upstream_lent_is_not() {
+    for (is_store, left) in [(true, 0), (false, 4)] {
+        let mut config = Config::parse(LEASED).expect("valid");
+        if is_store {
+            config.limits[0].upstream = Some(Upstream::Store(TimeSource::Store));
+        }
+        let mut registry = config.registry(Past::None, millis(0), 7);
+        registry.leases(millis(0), &caller(1), &[ask("a", None, 0, 0, 4)]);
+        let due = due(&mut registry, 0);
+        hear(&mut registry, &due, 1);
+        assert_eq!(available(&mut registry, 1), 4);
+        registry.hold_back_store(millis(2));
+        assert_eq!(available(&mut registry, 2), left, "of a store: {is_store}");
+    }
+}
+
+#[test]
+fn what_was_lent_is_not_lent_on_once_the_upstream_has_paused_the_limit() {
+    let (mut registry, first) = asked(7);
+    hear(&mut registry, &first, 1);
+    assert_eq!(available(&mut registry, 1), 4);
+    let again = due(&mut registry, 900);
+    assert_eq!(again.asks.len(), 1, "the loan ends soon");
+    let paused = Refusal { reason: RefusalReason::Paused, retry_after: Duration::from_secs(5) };
+    let (upstream, body) = (upstream(&registry), GrantBody::of("a", None, Answer::Refusal(paused)));
+    let granted = Granted::of(std::slice::from_ref(&body));
+    registry.on_grant_above(millis(901), &upstream, again.session, millis(900), &again.askers, granted);
+    assert_eq!(available(&mut registry, 901), 0);
 }
 
 /// Number of keys that always want something, of the limit whose name comes first.

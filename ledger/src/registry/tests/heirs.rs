@@ -100,20 +100,23 @@ fn a_pattern_that_comes_back_waits_for_what_was_lent_meanwhile() {
 /// removed, too, and the name fell to a shorter pattern that waited for nothing.
 #[test]
 fn a_name_waits_though_the_pattern_is_removed_that_waited_for_it() {
-    let (mut registry, mut written) =
-        (limits(&["*", "u/*", "u/7"]).registry(Past::None, millis(0), 7), Written::default());
-    registry.begin_writing(0);
-    write(&mut registry, &mut written, 0);
-    assert!(lent(&registry, "u/7", 10) > 8 && lent(&registry, "v", 10) > 8);
-    write(&mut registry, &mut written, 11);
-    let mut registry = limits(&["*", "u/*"]).restored(&written, Gap::Counted, millis(30), 8);
-    assert!(registry.remove("u/*"));
-    assert_eq!(lent(&registry, "u/7", 40), 0);
-    assert_eq!((lent(&registry, "u/8", 50), lent(&registry, "w", 60)), (10, 10), "nothing was lent by these");
-    registry.sweep_retired(millis(4_000), 10);
-    assert_eq!(lent(&registry, "u/7", 4_000), 0);
-    registry.sweep_retired(millis(60_000), 10);
-    assert_eq!(lent(&registry, "u/7", 60_000), 10, "all of that has left the window");
+    for (departed, name) in [("u/7", "u/7"), ("u/7*", "u/71")] {
+        let (mut registry, mut written) =
+            (limits(&["*", "u/*", departed]).registry(Past::None, millis(0), 7), Written::default());
+        registry.begin_writing(0);
+        write(&mut registry, &mut written, 0);
+        assert!(lent(&registry, name, 10) > 8 && lent(&registry, "v", 10) > 8);
+        write(&mut registry, &mut written, 11);
+        let mut registry = limits(&["*", "u/*"]).restored(&written, Gap::Counted, millis(30), 8);
+        assert!(registry.remove("u/*"));
+        assert_eq!(lent(&registry, name, 40), 0, "{departed}");
+        let others = (lent(&registry, "u/8", 50), lent(&registry, "w", 60));
+        assert_eq!(others, (10, 10), "nothing was lent by these: {departed}");
+        registry.sweep_retired(millis(4_000), 10);
+        assert_eq!(lent(&registry, name, 4_000), 0, "{departed}");
+        registry.sweep_retired(millis(60_000), 10);
+        assert_eq!(lent(&registry, name, 60_000), 10, "all of that has left the window: {departed}");
+    }
 }
 
 /// The bug: a bucket that begins with less than it holds never looks new again, so no pool of a key was ever forgotten.
