@@ -14,8 +14,8 @@ use lessor_ledger::pool::{Past, Plan};
 use lessor_ledger::registry::{DecisionRow, LimitRow, PoolPlace, PoolRow, Registry, Written};
 use lessor_ledger::roots::{CompiledPlan, Head, ParentRef, RootSpec, TimeSource};
 use lessor_ledger::rule::{Gap, SlidingWindow};
-use lessor_protocol::wire::LeasesResponse;
-use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
+use lessor_protocol::wire::{AskBody, LeasesResponse, ObservedBody};
+use lessor_protocol::{ClockBounds, Moment, Observed, PERMITS_MAX};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -228,6 +228,10 @@ pub fn rate_limit_headers(data: &[u8]) {
         let said = RateLimitHeaders::read(status, &headers, &names);
         let most = said.left.map_or(0, |left| left.permits);
         assert!(most <= PERMITS_MAX, "{most} permits are left");
+        let observed =
+            Observed { wait: said.wait, left: said.left, announced: said.announced, ..Observed::default() };
+        let ask: AskBody = AskBody { observed: Some(ObservedBody::of(&observed)), ..AskBody::default() };
+        assert_eq!(ask.out_of_range(), None, "an allocator would refuse the ask");
         let is_refusal = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&status);
         assert!(is_refusal || !said.refused, "{status} is no refusal");
     }

@@ -2,6 +2,8 @@
 
 use super::*;
 use http::HeaderValue;
+use lessor_protocol::Observed;
+use lessor_protocol::wire::ObservedBody;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -154,13 +156,21 @@ fn an_answer_out_of_a_cache_says_nothing() {
 proptest::proptest! {
     /// For any text, nothing panics and no number exceeds what the wire carries.
     #[test]
-    fn no_header_does_any_harm(status in 100u16..600, value in "[ -~\t]{0,60}", name in 0usize..7) {
+    fn no_header_does_any_harm(
+        status in 100u16..600,
+        value in "[ -~\t]{0,60}|\"a\";[qr]=[0-9]{1,15};[wt]=[0-9]{1,15}",
+        name in 0usize..7,
+    ) {
         let name = ["ratelimit", "ratelimit-policy", "retry-after", "x-ratelimit-reset", "x-ratelimit-remaining",
             "x-ratelimit-limit", "date"][name];
         let headers = read(status, &[(name, &value), ("x-ratelimit-remaining", "1")]);
         let permits = headers.left.map_or(0, |left| left.permits);
         let limits = headers.announced.iter().flatten().map(|it| it.limit);
         proptest::prop_assert!(limits.chain([permits]).all(|number| number <= PERMITS_MAX));
+        let observed = Observed { left: headers.left, announced: headers.announced, ..Observed::default() };
+        let told = ObservedBody::of(&observed);
+        let windows = told.announced.iter().filter_map(|it| it.per_ms);
+        proptest::prop_assert!(windows.chain(told.left_lasts_ms).all(|millis| millis <= PERMITS_MAX));
     }
 
     #[test]

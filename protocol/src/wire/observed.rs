@@ -1,6 +1,7 @@
 //! What a node has heard from its vendor, on the wire.
 
 use super::is_zero;
+use crate::PERMITS_MAX;
 use crate::lease::millis_up;
 use crate::observed::{ANNOUNCED_MAX, Announced, Left, Observed};
 use serde::{Deserialize, Serialize};
@@ -39,19 +40,21 @@ pub struct AnnouncedBody {
 }
 
 impl ObservedBody {
-    /// Creates the body of `observed`. Times are rounded up, so that a pause is never too short.
+    /// Creates the body of `observed`. Times are rounded up, so that a pause is never too short. A larger number than
+    /// the wire carries becomes the largest: an allocator would refuse the whole ask for what a vendor said.
     pub fn of(observed: &Observed) -> Self {
-        let announced = observed
-            .announced
-            .iter()
-            .flatten()
-            .map(|announced| AnnouncedBody { limit: announced.limit, per_ms: announced.per.map(millis_up) });
+        let number = |number: u64| number.min(PERMITS_MAX);
+        let millis = |span: Duration| number(millis_up(span));
+        let announced = observed.announced.iter().flatten().map(|announced| AnnouncedBody {
+            limit: number(announced.limit),
+            per_ms: announced.per.map(millis),
+        });
         ObservedBody {
-            number: observed.number,
-            refused_total: observed.refused_total,
-            wait_ms: observed.wait.map(millis_up),
-            left: observed.left.map(|left| left.permits),
-            left_lasts_ms: observed.left.and_then(|left| left.lasts).map(millis_up),
+            number: number(observed.number),
+            refused_total: number(observed.refused_total),
+            wait_ms: observed.wait.map(millis),
+            left: observed.left.map(|left| number(left.permits)),
+            left_lasts_ms: observed.left.and_then(|left| left.lasts).map(millis),
             announced: announced.collect(),
         }
     }
@@ -87,7 +90,7 @@ impl ObservedBody {
                 ("observed.announced.per_ms", announced.per_ms.unwrap_or(0)),
             ]
         });
-        numbers.into_iter().chain(announced).find(|&(_, value)| value > crate::PERMITS_MAX)
+        numbers.into_iter().chain(announced).find(|&(_, value)| value > PERMITS_MAX)
     }
 }
 
@@ -117,6 +120,22 @@ mod tests {
         assert_eq!(body.out_of_range(), None);
         let huge = ObservedBody { announced: vec![AnnouncedBody { limit: 1 << 53, per_ms: None }], ..body };
         assert_eq!(huge.out_of_range(), Some(("observed.announced.limit", 1 << 53)));
+    }
+
+    /// The bug: a window of 10^15 s in a header of a vendor made an allocator refuse each ask of the node.
+    #[test]
+    fn no_word_of_a_vendor_makes_an_ask_invalid() {
+        let longest = Duration::from_secs(10_u64.pow(15));
+        let observed = Observed {
+            number: u64::MAX,
+            refused_total: u64::MAX,
+            wait: Some(Duration::MAX),
+            left: Some(Left { permits: u64::MAX, lasts: Some(Duration::MAX) }),
+            announced: [Some(Announced { limit: u64::MAX, per: Some(longest) }); ANNOUNCED_MAX],
+        };
+        let body = ObservedBody::of(&observed);
+        assert_eq!(body.out_of_range(), None);
+        assert_eq!(body.announced[0], AnnouncedBody { limit: PERMITS_MAX, per_ms: Some(PERMITS_MAX) });
     }
 
     #[test]
