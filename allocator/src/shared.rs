@@ -66,6 +66,7 @@ pub(crate) struct Shared {
     scrape: Turns,
     decide: Turns,
     bodies: Bodies,
+    bodies_of_strangers: Bodies,
     standing: Standing,
 }
 
@@ -117,6 +118,10 @@ impl Shared {
             scrape: Turns::default(),
             decide: Turns::default(),
             bodies: Bodies::new(config.server.connections_max, config.server.connections_per_address_max),
+            bodies_of_strangers: Bodies::of_strangers(
+                config.server.connections_max,
+                config.server.connections_per_address_max,
+            ),
             standing: Standing::default(),
             is_broken: AtomicBool::new(false),
             metrics: Metrics::new(&config, now),

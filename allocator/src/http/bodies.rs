@@ -18,11 +18,16 @@ const SHORT_MAX: usize = 16 << 10;
 /// Room for all short bodies, in bytes: a thousand of the largest. Long bodies that trickle keep none of them out.
 const SHORT_ROOM: usize = SHORT_MAX << 10;
 
+/// Room for all bodies of peers that have not proven an identity yet, in bytes: 64 of the largest.
+const STRANGERS_ROOM: usize = SHORT_MAX << 6;
+
 /// Memory that all bodies take.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     short: Room,
     long: Room,
+    /// The largest body, in bytes.
+    largest: usize,
 }
 
 /// Room for bodies of one kind.
@@ -42,24 +47,28 @@ pub(super) struct Held {
     address: Option<Address>,
     is_long: bool,
     bytes: usize,
+    /// The largest that the body may become, in bytes.
+    pub(super) largest: usize,
 }
 
 impl Bodies {
     /// Makes empty room. An address gets `per_address / connections_max` of it, as it does of the connections.
     pub(crate) fn new(connections_max: usize, per_address: usize) -> Self {
-        let room = |max: usize, largest: usize| {
-            let part = max as u128 * per_address as u128 / connections_max.max(1) as u128;
-            // Every address has room for one body of the largest size.
-            let part = usize::try_from(part).unwrap_or(max).clamp(largest, max);
-            Room { max, taken: Arc::default(), addresses: Places::new(part) }
-        };
-        Bodies { short: room(SHORT_ROOM, SHORT_MAX), long: room(LONG_ROOM, BODY_MAX) }
+        let room = |max, largest| Room::new(max, largest, connections_max, per_address);
+        Bodies { short: room(SHORT_ROOM, SHORT_MAX), long: room(LONG_ROOM, BODY_MAX), largest: BODY_MAX }
+    }
+
+    /// Makes empty room as [`Bodies::new`] does, for short bodies of peers that have not proven an identity yet.
+    pub(crate) fn of_strangers(connections_max: usize, per_address: usize) -> Self {
+        let room = |max, largest| Room::new(max, largest, connections_max, per_address);
+        Bodies { short: room(STRANGERS_ROOM, SHORT_MAX), long: room(0, 0), largest: SHORT_MAX }
     }
 
     /// Begins a body from `address`, if that is known. It takes no room yet.
     pub(super) fn begin(&self, address: Option<Address>) -> Held {
         let (short, long) = (self.short.clone(), self.long.clone());
-        Held { short, long, address: address.map(network), is_long: false, bytes: 0 }
+        let largest = self.largest;
+        Held { short, long, address: address.map(network), is_long: false, bytes: 0, largest }
     }
 
     #[cfg(test)]
@@ -69,6 +78,15 @@ impl Bodies {
 }
 
 impl Room {
+    /// Makes empty room of `max` bytes, for bodies of up to `largest`. An address gets `per_address / connections_max` of
+    /// it.
+    fn new(max: usize, largest: usize, connections_max: usize, per_address: usize) -> Self {
+        let part = max as u128 * per_address as u128 / connections_max.max(1) as u128;
+        // Every address has room for one body of the largest size.
+        let part = usize::try_from(part).unwrap_or(max).clamp(largest, max);
+        Room { max, taken: Arc::default(), addresses: Places::new(part) }
+    }
+
     /// Takes `bytes` more for `address`. Returns whether there was room.
     fn take(&self, address: Option<Address>, bytes: usize) -> bool {
         if address.is_some_and(|address| !self.addresses.take(address, bytes)) {

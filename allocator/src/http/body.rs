@@ -1,5 +1,5 @@
 //! Reading a request's body: JSON of bounded size, within a time limit, and within the room of all bodies. Handlers
-//! that take a body call [`of`] or [`read`].
+//! that take a body call [`of`], [`of_stranger`] or [`read`].
 
 use super::bodies::{Bodies, Held};
 use super::problem::Problem;
@@ -27,8 +27,16 @@ const BODY_WAIT: Duration = Duration::from_secs(5);
 
 /// Reads the body of `request`, which came by the routes.
 pub(super) async fn of(shared: &Shared, request: Request<Body>) -> Result<Bytes, Problem> {
-    let address = request.extensions().get::<Origin>().and_then(|origin| origin.address);
-    read(shared.bodies(), address, request).await
+    read(shared.bodies(), address_of(&request), request).await
+}
+
+/// Reads the body of `request`, whose peer need not have proven an identity. It takes no room of other bodies.
+pub(super) async fn of_stranger(shared: &Shared, request: Request<Body>) -> Result<Bytes, Problem> {
+    read(shared.bodies_of_strangers(), address_of(&request), request).await
+}
+
+fn address_of(request: &Request<Body>) -> Option<Address> {
+    request.extensions().get::<Origin>().and_then(|origin| origin.address)
 }
 
 /// Reads the body of `request` from `address`. The body counts among `bodies` for as long as it is kept.
@@ -41,10 +49,11 @@ where
     B: HttpBody<Data = Bytes> + Unpin,
 {
     check_media(request.headers())?;
+    let held = bodies.begin(address);
     if declared_length(request.headers()) > DRAIN_MAX {
-        return Err(too_large());
+        return Err(too_large(held.largest));
     }
-    let mut collecting = pin!(collect(bodies.begin(address), request.into_body()));
+    let mut collecting = pin!(collect(held, request.into_body()));
     if let Some(body) = at_once(collecting.as_mut()).await {
         return body;
     }
@@ -83,13 +92,14 @@ impl Kept {
     /// Appends `more`.
     fn with(mut self, more: &[u8]) -> Result<Self, Problem> {
         let length = self.bytes.len() + more.len();
-        if length > BODY_MAX {
-            return Err(too_large());
+        let largest = self.held.largest;
+        if length > largest {
+            return Err(too_large(largest));
         }
         if length > self.bytes.capacity() {
             // The capacity doubles if there is room for that: a body that trickles is not copied for each of its
             // pieces.
-            let twice = (2 * self.bytes.capacity()).clamp(length, BODY_MAX);
+            let twice = (2 * self.bytes.capacity()).clamp(length, largest);
             let room = [twice, length].into_iter().find(|room| self.held.grow_to(*room)).ok_or_else(full)?;
             self.bytes.reserve_exact(room - self.bytes.len());
         }
@@ -110,7 +120,7 @@ where
 {
     let first = next_piece(&mut body).await?.unwrap_or_default();
     // Nearly all bodies come in one piece, which is neither copied nor waits for another one.
-    if body.is_end_stream() && first.len() <= BODY_MAX {
+    if body.is_end_stream() && first.len() <= held.largest {
         return Ok(first);
     }
     // After a refusal nothing of the body is kept, and the rest is discarded.
@@ -157,12 +167,12 @@ fn declared_length(headers: &HeaderMap) -> usize {
     length.and_then(|length| length.parse().ok()).unwrap_or_default()
 }
 
-fn too_large() -> Problem {
-    Problem::too_large(format!("the body is larger than {BODY_MAX} bytes"))
+fn too_large(largest: usize) -> Problem {
+    Problem::too_large(format!("the body is larger than {largest} bytes"))
 }
 
 fn full() -> Problem {
-    Problem::unavailable("bodies_full", "too many large bodies are being read: send this one again")
+    Problem::unavailable("bodies_full", "too many bodies are being read: send this one again")
 }
 
 #[cfg(test)]

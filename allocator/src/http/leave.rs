@@ -2,8 +2,9 @@
 
 use super::exchange::{caller, check_pace, encode, outcome, speaks_for};
 use super::explain::{Kind, Shape, check_count, explain, read, shown};
+use super::object::twice;
 use super::problem::Problem;
-use super::{body, json, object};
+use super::{body, json};
 use crate::access::Visitor;
 use crate::shared::Shared;
 use axum::body::Body;
@@ -101,6 +102,10 @@ fn leave_problem(body: &[u8]) -> Problem {
         Ok(Entries { spent, .. }) => spent,
         Err(problem) => return problem,
     };
+    // The count is checked before any entry is explained.
+    if let Err(problem) = check_count("spent", entries.len()) {
+        return problem;
+    }
     let fault = entries.iter().enumerate().find_map(|(index, entry)| match explain(entry.get(), SPENT) {
         Ok(None) => None,
         Ok(Some(fault)) => Some((format!("spent[{index}].{}", fault.field), fault.detail)),
@@ -111,6 +116,15 @@ fn leave_problem(body: &[u8]) -> Problem {
     });
     match fault {
         Some((field, detail)) => Problem::invalid(&field, detail),
-        None => object::object(body).err().unwrap_or_else(|| Problem::malformed("the body cannot be read")),
+        None => {
+            let twice = |(index, entry): (usize, &&RawValue)| {
+                twice(entry.get()).map(|field| format!("spent[{index}].{field}"))
+            };
+            entries
+                .iter()
+                .enumerate()
+                .find_map(twice)
+                .map_or_else(|| Problem::malformed("the body cannot be read"), |path| Problem::twice(&path))
+        }
     }
 }

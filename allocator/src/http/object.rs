@@ -2,9 +2,10 @@
 //! [`object`].
 
 use super::problem::Problem;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value, json};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Decodes the object in `body`; an empty body is an empty object.
@@ -25,6 +26,31 @@ pub(super) fn object(body: &[u8]) -> Result<Value, Problem> {
             Some(path) => Problem::twice(&path),
             None => Problem::malformed(error.to_string()),
         }),
+    }
+}
+
+/// Returns a field that is twice in `object`. The values are not kept, because nodes send them.
+pub(super) fn twice(object: &str) -> Option<String> {
+    serde_json::Deserializer::from_str(object).deserialize_map(Names).ok().flatten()
+}
+
+/// Looks for a name that is there twice.
+struct Names;
+
+impl<'de> Visitor<'de> for Names {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Option<String>, A::Error> {
+        let (mut names, mut twice) = (BTreeSet::new(), None);
+        while let Some(name) = fields.next_key::<String>()? {
+            fields.next_value::<IgnoredAny>()?;
+            twice = names.replace(name).or(twice);
+        }
+        Ok(twice)
     }
 }
 

@@ -2,7 +2,7 @@
 //! can read.
 
 use super::decider::was_refused;
-use super::object::object;
+use super::explain::{Kind, Shape, read};
 use super::problem::Problem;
 use super::visitor::COOKIE_NAME;
 use super::{body, json};
@@ -14,11 +14,19 @@ use axum::http::StatusCode;
 use axum::http::header::SET_COOKIE;
 use axum::response::{IntoResponse as _, Response};
 use lessor_access::{Patterns, Role};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 /// How long a browser stays signed in, in seconds: one shift.
 const SIGNED_IN_SECONDS: u64 = 12 * 60 * 60;
+
+const SIGN_IN: Shape = &[("token", Kind::Text)];
+
+#[derive(Deserialize)]
+struct SignIn {
+    token: String,
+}
 
 /// `POST /v1/sign-in` with `{"token": "…"}`: sets the cookie with that token.
 pub(super) async fn sign_in(
@@ -26,10 +34,8 @@ pub(super) async fn sign_in(
     request: Request,
 ) -> Result<Response, Problem> {
     let origin = request.extensions().get::<Origin>().cloned().unwrap_or_default();
-    let body = object(&body::of(&shared, request).await?)?;
-    let token = body.get("token").and_then(Value::as_str);
-    let token =
-        token.ok_or_else(|| Problem::invalid("token", "token is missing: send the text of a token"))?;
+    let body = body::of_stranger(&shared, request).await?;
+    let SignIn { token } = read(&body, SIGN_IN)?;
     let Some(access) = shared.access() else {
         let detail = "this allocator requires no identity: there is nothing to sign in to";
         return Err(Problem::new(StatusCode::CONFLICT, "open", detail));

@@ -73,6 +73,11 @@ impl Shared {
         &self.bodies
     }
 
+    /// The bodies that are being read of peers that have not proven an identity.
+    pub(crate) fn bodies_of_strangers(&self) -> &Bodies {
+        &self.bodies_of_strangers
+    }
+
     /// Problems of the machine and of upstreams.
     pub(crate) fn standing(&self) -> &Standing {
         &self.standing

@@ -126,9 +126,15 @@ async fn connect_from(own: &str, address: &str) -> TcpStream {
 }
 
 /// Begins a goodbye on `peer`, without its end.
-fn begins_on(mut peer: TcpStream, pieces: &[&str]) -> TcpStream {
+fn begins_on(peer: TcpStream, pieces: &[&str]) -> TcpStream {
+    begins_at("/v1/nodes/slow/leave", peer, pieces)
+}
+
+/// Begins a request for `path` on `peer`, without its end.
+fn begins_at(path: &str, mut peer: TcpStream, pieces: &[&str]) -> TcpStream {
     peer.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
-    let head = "POST /v1/nodes/slow/leave HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close";
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close");
     let chunks: String = pieces.iter().map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len())).collect();
     let text = format!("{head}\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
     peer.write_all(text.as_bytes()).expect("the peer reads");
@@ -207,6 +213,38 @@ async fn long_bodies_of_one_address_keep_out_none_of_another_one() {
         // The body was read, and is no goodbye.
         assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
     }
+    drop(slow);
+}
+
+/// The bug: peers without an identity signed in with bodies that took all the room of nodes. Two addresses, because one
+/// address has three quarters of the room.
+#[tokio::test]
+async fn bodies_at_the_sign_in_keep_out_none_of_a_node() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let piece = " ".repeat(30_000);
+    let large = vec![piece.as_str(); 30];
+    let mut slow = vec![];
+    for own in ["127.0.0.1", "127.0.0.2"] {
+        for _ in 0..60 {
+            let stranger = connect_from(own, allocator.address()).await;
+            slow.push(begins_at("/v1/sign-in", stranger, &large));
+        }
+    }
+    // Of short bodies some fit.
+    for _ in 0..100 {
+        let stranger = connect_from("127.0.0.1", allocator.address()).await;
+        slow.push(begins_at("/v1/sign-in", stranger, &[&piece[..8_000], &piece[..8_000]]));
+    }
+    eventually("a short body at the sign-in is refused", async || {
+        let stranger = connect_from("127.0.0.1", allocator.address()).await;
+        let answer = answer_to(begins_at("/v1/sign-in", stranger, &[&piece[..8_000], &piece[..8_000]]));
+        answer.contains("\"bodies_full\"").then_some(())
+    })
+    .await;
+    let answer = answer_to(begins_on(connect_from("127.0.0.3", allocator.address()).await, &large));
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    let answer = answer_to(slow.swap_remove(0));
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     drop(slow);
 }
 

@@ -91,6 +91,20 @@ async fn too_many_asks_are_counted_and_not_answered() {
     refused(body(&good, 100_000), 413, "too_large", "").await;
 }
 
+/// The bug: a sign-in was read like a body of a node, and kept in memory a hundred times as large.
+#[tokio::test]
+async fn a_sign_in_is_short_and_has_a_token() {
+    let app = App::new(true);
+    let says = async |body: String, status| app.post("/v1/sign-in", body).await.problem(status).2;
+    let long = format!(r#"{{"token":"{}"}}"#, "a".repeat(17 << 10));
+    assert_eq!(says(long, 413).await, "the body is larger than 16384 bytes");
+    assert_eq!(says("{}".to_owned(), 422).await, "token is missing: expected a string");
+    assert_eq!(says(r#"{"token":7}"#.to_owned(), 422).await, "token is 7: expected a string");
+    let twice = says(r#"{"token":"a","token":"b"}"#.to_owned(), 400).await;
+    assert!(twice.starts_with("duplicate field `token`"), "{twice}");
+    says(r#"{"token":"a"}"#.to_owned(), 409).await;
+}
+
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
     let detail = refused(vec![b' '; 10_000_000], 413, "too_large", "").await;
@@ -206,6 +220,13 @@ async fn wrong_goodbyes_are_refused_and_change_nothing() {
             "spent[0].spent_total",
         ),
         (&json!({ "session": 1, "seq": 2, "spent": entries }).to_string(), 422, code::INVALID, "spent"),
+        // The count is looked at before any entry is.
+        (
+            &json!({ "session": 1, "seq": 2, "spent": vec![5; 1_001] }).to_string(),
+            422,
+            code::INVALID,
+            "spent",
+        ),
     ];
     for (body, status, code, field) in cases {
         let problem = app.post("/v1/nodes/node-1/leave", body.to_owned()).await.problem(status);
