@@ -182,6 +182,13 @@ fn sharing_that_makes_no_sense_is_refused() {
     refused("lease_max = 4294967296", "lease_max is 4294967296: use a number from 1 to 4294967295");
     let sum = "guaranteed adds up to 9, more than the limit without its reserve: use at most 8";
     refused("guaranteed = { \"x\" = 4, \"y\" = 5 }\nreserve = 2", sum);
+    let many = |name: &str, count: u64, star: &str| {
+        let entries: Vec<String> = (0..count).map(|n| format!("\"n{n}{star}\" = 1")).collect();
+        format!("{name} = {{ {} }}", entries.join(", "))
+    };
+    refused(&many("weights", 10_001, ""), "weights has 10001 node names: use at most 10000");
+    refused(&many("priorities", 257, "*"), "priorities has 257 patterns: use at most 256");
+    refused(&many("guaranteed", 257, ""), "guaranteed has 257 entries: use at most 256");
     option_refused(
         "term = { most = \"1s\" }",
         "limit[0].term.most: unknown field `most`, expected `min` or `max`",

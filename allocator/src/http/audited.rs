@@ -1,19 +1,27 @@
 //! Configurations as they are in the audit log. One change of a limit with thousands of keys of its own must not take
 //! the room of thousands of other decisions.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Longest configuration that is written whole, in bytes, and about the longest that is written at all. Some dozens of
 /// keys with rules of their own fit. A larger one would leave room for fewer decisions.
 const WHOLE_MAX: usize = 8 << 10;
 
-/// The member that may be long, and the name of a key in it.
-const OVERRIDES: &str = "override";
+/// The members that may be long, each with the member that says how many of its entries are omitted.
+const LONG: [(&str, &str); 4] = [
+    ("override", "overrides_omitted"),
+    ("weights", "weights_omitted"),
+    ("priorities", "priorities_omitted"),
+    ("guaranteed", "guaranteed_omitted"),
+];
+
+/// The name of a key in an entry of `override`.
 const KEY: &str = "key";
 
 /// Returns the configurations `before` and `after` a decision as they are written. Of large ones, the keys with rules
-/// of their own are those whose rules differ, as far as they fit; `overrides_omitted` is the number of all others.
+/// of their own and the nodes with numbers of their own are those that differ, as far as they fit; `overrides_omitted`
+/// and its like are the numbers of all others.
 pub(super) fn audited(before: Value, after: Value) -> (Value, Value) {
     if [&before, &after].iter().all(|config| config.to_string().len() <= WHOLE_MAX) {
         return (before, after);
@@ -22,30 +30,41 @@ pub(super) fn audited(before: Value, after: Value) -> (Value, Value) {
 }
 
 fn shortened(config: &Value, other: &Value) -> Value {
-    let known: BTreeMap<&str, &Value> = overrides(other).collect();
-    let (mut kept, mut omitted, mut bytes) = (vec![], 0_usize, 0);
-    for (key, entry) in overrides(config) {
-        let differs = known.get(key) != Some(&entry);
-        let with_it = bytes + entry.to_string().len();
-        if differs && with_it <= WHOLE_MAX {
-            bytes = with_it;
-            kept.push(entry.clone());
-        } else {
-            omitted += 1;
-        }
+    let Value::Object(members) = config else { return config.clone() };
+    let (mut short, mut bytes) = (Map::new(), 0);
+    for (name, member) in members {
+        let Some((_, omitted_as)) = LONG.iter().find(|(long, _)| long == name) else {
+            short.insert(name.clone(), member.clone());
+            continue;
+        };
+        let known: BTreeMap<&str, &Value> = other.get(name).map(entries).into_iter().flatten().collect();
+        let mut omitted = 0_usize;
+        let kept = entries(member).filter(|(key, entry)| {
+            let with_it = bytes + key.len() + entry.to_string().len();
+            let is_kept = known.get(key) != Some(entry) && with_it <= WHOLE_MAX;
+            if is_kept {
+                bytes = with_it
+            } else {
+                omitted += 1
+            }
+            is_kept
+        });
+        let kept: Value = match member.is_array() {
+            true => kept.map(|(_, entry)| entry.clone()).collect(),
+            false => kept.map(|(key, entry)| (key.to_owned(), entry.clone())).collect(),
+        };
+        short.insert(name.clone(), kept);
+        short.insert((*omitted_as).to_owned(), json!(omitted));
     }
-    let Value::Object(config) = config else { return config.clone() };
-    let rest = config.iter().filter(|(name, _)| *name != OVERRIDES);
-    let mut short: Value = rest.map(|(name, value)| (name.clone(), value.clone())).collect();
-    short[OVERRIDES] = json!(kept);
-    short["overrides_omitted"] = json!(omitted);
-    short
+    Value::Object(short)
 }
 
-/// Returns the keys of `config` that have rules of their own, each with its entry.
-fn overrides(config: &Value) -> impl Iterator<Item = (&str, &Value)> {
-    let entries = config.get(OVERRIDES).and_then(Value::as_array).into_iter().flatten();
-    entries.map(|entry| (entry.get(KEY).and_then(Value::as_str).unwrap_or_default(), entry))
+/// Returns the entries of a long `member`, each with its key or node.
+fn entries(member: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let listed = member.as_array().into_iter().flatten();
+    let listed = listed.map(|entry| (entry.get(KEY).and_then(Value::as_str).unwrap_or_default(), entry));
+    let named = member.as_object().into_iter().flatten();
+    listed.chain(named.map(|(name, entry)| (name.as_str(), entry)))
 }
 
 #[cfg(test)]
@@ -63,7 +82,8 @@ mod tests {
         let before = config(|key| (key != 6_000).then_some(10));
         let after = config(|key| (key != 7_000).then_some(if key == 5 { 20 } else { 10 }));
         let (short, longer) = audited(before.clone(), after.clone());
-        let keys = |config: &Value| overrides(config).map(|(key, _)| key.to_owned()).collect::<Vec<_>>();
+        let keys =
+            |config: &Value| entries(&config["override"]).map(|(key, _)| key.to_owned()).collect::<Vec<_>>();
         assert_eq!(
             (keys(&short), &short["overrides_omitted"]),
             (vec!["k5".to_owned(), "k7000".to_owned()], &json!(7_997))
@@ -78,5 +98,28 @@ mod tests {
         assert_eq!(audited(before, Value::Null).1, Value::Null);
         let small = json!({ "name": "a", "override": [{ "key": "k", "rules": [] }] });
         assert_eq!(audited(small.clone(), small.clone()), (small.clone(), small));
+    }
+
+    /// The bug: only keys with rules of their own were left out.
+    #[test]
+    fn of_numbers_of_thousands_of_nodes_those_that_differ_are_written() {
+        let config = |number: u64| {
+            let numbers = |odd: u64| -> Value {
+                (0..5_000).map(|n| (format!("node-{n}"), json!(if n == 7 { number } else { odd }))).collect()
+            };
+            json!({ "name": "a", "weights": numbers(1), "priorities": numbers(2), "guaranteed": numbers(3) })
+        };
+        let (before, after) = audited(config(8), config(9));
+        for (written, number) in [(before, 8), (after, 9)] {
+            for member in ["weights", "priorities", "guaranteed"] {
+                assert_eq!(written[member], json!({ "node-7": number }));
+                assert_eq!(written[format!("{member}_omitted")], json!(4_999));
+            }
+        }
+        let (_, new) = audited(Value::Null, config(9));
+        assert!(
+            new.to_string().len() < 2 * WHOLE_MAX
+                && new["guaranteed"].as_object().is_some_and(|it| it.len() > 100)
+        );
     }
 }

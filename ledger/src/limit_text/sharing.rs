@@ -14,6 +14,15 @@ use std::time::Duration;
 /// The largest weight. One node that counts for a million has everything already.
 const WEIGHT_MAX: u64 = 1_000_000;
 
+/// Most whole node names with a weight or a priority. The largest fleets name kinds of nodes by patterns.
+const NAMES_MAX: usize = 10_000;
+
+/// Most patterns of node names with a weight or a priority. They are gone through with each ask.
+const PATTERNS_MAX: usize = 256;
+
+/// Most entries of `guaranteed`. Each pool has a level for each of them.
+const GUARANTEED_MAX: usize = 256;
+
 /// Checks how a limit with `rules` is shared. For some keys `others` hold instead.
 pub(super) fn sharing<'a>(
     raw: &RawLimit,
@@ -82,6 +91,10 @@ pub(super) fn priorities(raw: &RawLimit) -> Result<ByNode, String> {
 
 /// Checks the guarantees by node.
 pub(super) fn guaranteed(raw: &RawLimit) -> Result<ByNode, String> {
+    let count = raw.guaranteed.len();
+    if count > GUARANTEED_MAX {
+        return Err(format!("guaranteed has {count} entries: use at most {GUARANTEED_MAX}"));
+    }
     by_node("guaranteed", &raw.guaranteed, |permits| match permits {
         0 => Err("is 0: use a number from 1 on, or leave it out".to_owned()),
         _ => Ok(()),
@@ -93,6 +106,14 @@ fn by_node(
     raw: &BTreeMap<String, Count>,
     check: impl Fn(u64) -> Result<(), String>,
 ) -> Result<ByNode, String> {
+    let patterns = raw.keys().filter(|pattern| pattern.ends_with('*')).count();
+    for (count, most, kind) in
+        [(patterns, PATTERNS_MAX, "patterns"), (raw.len() - patterns, NAMES_MAX, "node names")]
+    {
+        if count > most {
+            return Err(format!("{name} has {count} {kind}: use at most {most}"));
+        }
+    }
     let mut pairs = vec![];
     for (pattern, number) in raw {
         let Count(value) = *number;

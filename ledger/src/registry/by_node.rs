@@ -2,12 +2,15 @@
 //! looks them up once an ask; what a node claims of itself never enters.
 
 use lessor_protocol::NodeName;
+use std::cmp::Ordering;
 
 /// Numbers by the names of nodes, or by how names begin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ByNode {
     /// Whole names first, then beginnings with the longest first. So the first entry that fits is the closest.
     entries: Vec<Entry>,
+    /// The number of whole names.
+    whole: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,19 +28,19 @@ impl ByNode {
             None => Entry { stem: pattern.to_owned(), is_whole: true, number },
         };
         let mut entries: Vec<Entry> = pairs.iter().map(entry).collect();
-        entries.sort_by(|a, b| {
-            let longest_first = b.stem.len().cmp(&a.stem.len()).then_with(|| a.stem.cmp(&b.stem));
-            b.is_whole.cmp(&a.is_whole).then(longest_first)
-        });
-        ByNode { entries }
+        entries.sort_by(|a, b| b.is_whole.cmp(&a.is_whole).then_with(|| longest_first(&a.stem, &b.stem)));
+        let whole = entries.iter().filter(|entry| entry.is_whole).count();
+        ByNode { entries, whole }
     }
 
-    /// Returns the index of the entry that `node` belongs to.
+    /// Returns the index of the entry that `node` belongs to. Whole names are looked up, patterns are gone through.
     pub fn group(&self, node: &NodeName) -> Option<usize> {
-        let fits = |entry: &Entry| {
-            if entry.is_whole { node.as_str() == entry.stem } else { node.as_str().starts_with(&entry.stem) }
-        };
-        self.entries.iter().position(fits)
+        let (whole, patterns) = self.entries.split_at(self.whole);
+        let own = whole.binary_search_by(|entry| longest_first(&entry.stem, node.as_str())).ok();
+        own.or_else(|| {
+            let fits = patterns.iter().position(|entry| node.as_str().starts_with(&entry.stem));
+            fits.map(|index| self.whole + index)
+        })
     }
 
     /// Returns the number of `node`, if it has one.
@@ -58,6 +61,10 @@ impl ByNode {
         };
         self.entries.iter().map(pattern)
     }
+}
+
+fn longest_first(a: &str, b: &str) -> Ordering {
+    b.len().cmp(&a.len()).then_with(|| a.cmp(b))
 }
 
 /// Checks one pattern; says what is wrong with it.
@@ -84,5 +91,18 @@ mod tests {
         assert_eq!(ByNode::default().of(&name), None);
         assert_eq!(by_node.group(&name), Some(3));
         assert_eq!(by_node.numbers().collect::<Vec<_>>(), [5, 4, 3, 2]);
+    }
+
+    #[test]
+    fn each_whole_name_is_found_among_thousands() {
+        let names: Vec<String> = (0..3_000).map(|n| format!("node-{n}")).collect();
+        let mut pairs: Vec<(&str, u64)> = names.iter().map(String::as_str).zip(0..).collect();
+        pairs.push(("node-1*", 9_999));
+        let by_node = ByNode::new(&pairs);
+        let of = |name: &str| by_node.of(&NodeName::try_new(name).expect("valid"));
+        for (name, number) in names.iter().zip(0..) {
+            assert_eq!(of(name), Some(number), "{name}");
+        }
+        assert_eq!((of("node-19999"), of("node-29999")), (Some(9_999), None));
     }
 }
