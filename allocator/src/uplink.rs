@@ -330,8 +330,9 @@ impl Uplink {
                  impossible",
             );
             let detail = excerpt(detail);
-            tracing::warn!(%upstream, asks = outcome.unfit, detail, "no usable grant");
-            self.shared.standing().unfit.note(upstream.as_str(), self.shared.now(), detail);
+            if self.shared.standing().unfit.note(upstream.as_str(), self.shared.now(), &detail) {
+                tracing::warn!(%upstream, asks = outcome.unfit, detail, "no usable grant");
+            }
         }
         if outcome.begins_session {
             tracing::warn!(%upstream, "the upstream rejects our totals; a new session begins");

@@ -16,6 +16,10 @@ use std::time::Duration;
 /// while nodes want permits.
 const UNFIT_FOR: Duration = Duration::from_secs(60);
 
+/// Shortest time between two lines of the log about unusable answers of one upstream. Its limits may fail for reasons of
+/// their own, by turns.
+const UNFIT_TOLD_EVERY: Duration = Duration::from_secs(10);
+
 /// Problems of the machine and of upstreams, as found at the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
@@ -25,24 +29,41 @@ pub(crate) struct Standing {
     pub(crate) unfit: UnfitAnswers,
 }
 
-/// The last unusable answer of each upstream: when it came, and what was wrong.
+/// The last unusable answer of each upstream.
 #[derive(Debug, Default)]
-pub(crate) struct UnfitAnswers(Mutex<BTreeMap<String, (Moment, String)>>);
+pub(crate) struct UnfitAnswers(Mutex<BTreeMap<String, UnfitAnswer>>);
+
+/// When an unusable answer came, and what was wrong; and the same of the last one that was logged.
+#[derive(Debug)]
+struct UnfitAnswer {
+    last: (Moment, String),
+    logged: (Moment, String),
+}
 
 impl UnfitAnswers {
-    /// Records an answer of `upstream` that came at `now`.
-    pub(crate) fn note(&self, upstream: &str, now: Moment, detail: String) {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        last.retain(|_, (at, _)| now.since(*at) < UNFIT_FOR);
-        last.insert(upstream.to_owned(), (now, detail));
+    /// Records an answer of `upstream` that came at `now`. Returns whether to log it: another detail was logged last, or
+    /// the same one long ago.
+    pub(crate) fn note(&self, upstream: &str, now: Moment, detail: &str) -> bool {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.retain(|_, answer| now.since(answer.last.0) < UNFIT_FOR);
+        let is_news = answers.get(upstream).is_none_or(|UnfitAnswer { logged: (at, logged), .. }| {
+            let quiet = if logged == detail { UNFIT_FOR } else { UNFIT_TOLD_EVERY };
+            now.since(*at) >= quiet
+        });
+        let last = (now, detail.to_owned());
+        match answers.get_mut(upstream) {
+            Some(answer) if !is_news => answer.last = last,
+            _ => _ = answers.insert(upstream.to_owned(), UnfitAnswer { logged: last.clone(), last }),
+        }
+        is_news
     }
 
     /// Returns a warning about each upstream whose last unusable answer is recent.
     pub(crate) fn warnings(&self, now: Moment) -> Vec<String> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let recent = last.iter().filter(|(_, (at, _))| now.since(*at) < UNFIT_FOR);
+        let recent = last.iter().filter(|(_, answer)| now.since(answer.last.0) < UNFIT_FOR);
         let warning = |upstream, detail| format!("{upstream} does not lend what is asked of it: {detail}");
-        recent.map(|(upstream, (_, detail))| warning(upstream, detail)).collect()
+        recent.map(|(upstream, answer)| warning(upstream, &answer.last.1)).collect()
     }
 }
 
@@ -87,5 +108,27 @@ impl Shared {
     pub(crate) fn set_exposures(&self, exposures: Vec<Exposure>) {
         // A server serves once.
         let _ = self.exposures.set(exposures);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ops::Range;
+
+    /// The bug: a line with each exchange, for as long as an upstream lent nothing.
+    #[test]
+    fn an_upstream_that_lends_nothing_is_logged_once_a_minute() {
+        let unfit = UnfitAnswers::default();
+        let at = |tenths: u64| Moment::from_nanos((1_000 + tenths) * 100_000_000);
+        let lines = |tenths: Range<u64>, detail: fn(u64) -> &'static str| {
+            tenths.filter(|tenth| unfit.note("http://a", at(*tenth), detail(*tenth))).count()
+        };
+        assert_eq!(lines(0..600, |_| "no such limit"), 1);
+        assert_eq!(lines(600..601, |_| "no such limit"), 1, "a minute later");
+        let by_turns = |tenth| if tenth % 2 == 0 { "no such limit" } else { "a flow" };
+        assert!((5..=6).contains(&lines(700..1_300, by_turns)), "each ten seconds");
+        assert_eq!(unfit.warnings(at(1_300)).len(), 1);
+        assert!(unfit.warnings(at(1_900)).is_empty());
     }
 }

@@ -4,12 +4,13 @@ use lessor_ledger::roots::{RootError, limit_of};
 use std::collections::BTreeSet;
 
 /// Limits that were reported once, for each version of the configuration. `limits` go by other rules in the store under
-/// the same version. `below` are below another limit there, which this configuration does not say.
+/// the same version. From `unleased` nothing is leased: they are below another limit there, which this configuration does
+/// not say, or cannot be read.
 #[derive(Debug, Default)]
 pub(super) struct Contested {
     version: u64,
     limits: BTreeSet<String>,
-    below: BTreeSet<String>,
+    unleased: BTreeSet<String>,
     /// Version of the newest file that was reported, if it is newer than this one.
     newest: u64,
 }
@@ -28,12 +29,15 @@ impl Contested {
         self.limits.insert(limit.to_owned());
     }
 
-    /// Reports that nothing is lent from `limit` because of `why`, while the configuration here has this `version`.
-    pub(super) fn tell_of_above(&mut self, limit: &str, version: u64, why: &RootError) {
+    /// Reports that nothing is leased from `limit` because of `why`, while the configuration here has this `version`.
+    /// Returns whether that is news: each key of the limit fails, with each ask.
+    pub(super) fn tell_of_unleased(&mut self, limit: &str, version: u64, why: &RootError) -> bool {
         self.reset_for(version);
-        if self.below.insert(limit.to_owned()) {
+        let is_news = !self.unleased.contains(limit) && self.unleased.insert(limit.to_owned());
+        if is_news {
             tracing::warn!(limit, version, %why, "nothing is leased from the store");
         }
+        is_news
     }
 
     /// Reports that an allocator of the store has the file `newest`, while the configuration here has this `version`.
@@ -63,6 +67,15 @@ impl Contested {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bug: a limit that a newer version wrote was reported with each ask of each of its keys.
+    #[test]
+    fn a_limit_that_cannot_be_leased_is_told_of_once() {
+        let mut contested = Contested::default();
+        let mut told = |limit, version| contested.tell_of_unleased(limit, version, &RootError::Format);
+        assert_eq!((0..1_000).filter(|_| told("a", 1)).count(), 1);
+        assert_eq!([told("b", 1), told("a", 2), told("a", 2)], [true, true, false]);
+    }
 
     #[test]
     fn a_newer_file_is_told_of_once() {

@@ -63,18 +63,11 @@ impl Rooted {
         let grants = due.asks.iter().zip(answers.map_err(|error| broken(&error))?);
         let grants = grants.map(|(ask, answer)| {
             let (limit, key) = (ask.limit.as_str(), ask.key.as_deref());
-            match &answer {
-                Some(Err(error @ RootError::Below(_))) => {
-                    self.contested.tell_of_above(
-                        limit,
-                        shared.shared_store_status().overrides().file(),
-                        error,
-                    );
-                }
-                Some(Err(error @ (RootError::Format | RootError::TooLarge(_)))) => {
-                    tracing::warn!(limit, %error, "nothing is leased from the store");
-                }
-                _ => {}
+            if let Some(Err(error @ (RootError::Below(_) | RootError::Format | RootError::TooLarge(_)))) =
+                &answer
+            {
+                let version = shared.shared_store_status().overrides().file();
+                self.contested.tell_of_unleased(limit, version, error);
             }
             match to_pool(answer) {
                 Ok(Reply { answer, safe, groups }) => {

@@ -376,7 +376,7 @@ async fn an_upstream_that_lends_nothing_usable_is_a_warning() {
     let warnings = async || app.get("/v1/status").await.json()["warnings"].to_string();
     assert_eq!(warnings().await, "[]");
     let (unfit, now) = (&app.shared.standing().unfit, app.shared.now());
-    let note = |at| unfit.note("http://centre:7400", at, "there is no limit \"nope\"".to_owned());
+    let note = |at| unfit.note("http://centre:7400", at, "there is no limit \"nope\"");
     note(now);
     assert!(
         warnings().await.contains("http://centre:7400 does not lend what is asked of it: there is no limit")
