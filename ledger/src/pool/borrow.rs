@@ -258,7 +258,7 @@ impl Pool {
         (borrower.is_open, borrower.has_failed) = (false, false);
         let is_sane = grant.permits <= ask.want
             && grant.kept <= ask.held
-            && grant.term <= TERM_MAX
+            && grant.term.max(grant.ask_after) <= TERM_MAX
             && grant.in_flight.is_none_or(|cap| cap.longest <= CALL_MAX);
         let lent = ask.spent_total.saturating_add(ask.held).saturating_add(grant.permits);
         if !is_sane || grant.rate != Rate::Free {

@@ -27,6 +27,11 @@ mod snapshot;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A pool that leases from another one.
+fn borrowing() -> Pool {
+    Pool::new(Arc::new(Plan { is_borrowed: true, ..(*plan(vec![])).clone() }), millis(0))
+}
+
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     Arc::new(Plan { lessees_max: 100, ..Plan::of(rules) })
 }

@@ -1,7 +1,7 @@
 //! Tests of a pool that leases from another one: when it has something to say there, and what.
 
 use super::*;
-use lessor_protocol::{InFlight, Rate, Refusal};
+use lessor_protocol::{InFlight, Rate, Refusal, TERM_MAX};
 
 const RTT: Duration = Duration::from_millis(4);
 const TERM: Duration = Duration::from_millis(100);
@@ -23,8 +23,7 @@ fn last_one() -> Grant {
 
 /// A pool that was lent one permit at 4 ms, for a session that waited.
 fn lent_one() -> Pool {
-    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
-    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    let mut pool = borrowing();
     let nothing = grant(pool.renew(millis(0), A, 1, ask(0, 0, 1)));
     assert_eq!(nothing.permits, 0);
     assert_eq!(pool.asks_above(millis(0), RTT), millis(0), "a session waits");
@@ -182,8 +181,7 @@ fn one_that_is_not_answered_says_no_more_after_a_minute() {
 /// A pool whose ask was refused was lent nothing, so it has nothing to say.
 #[test]
 fn what_is_refused_was_not_lent() {
-    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
-    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    let mut pool = borrowing();
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 1)));
     pool.ask_above(millis(0), RTT).expect("it leases");
     pool.on_refusal_above(
@@ -287,8 +285,7 @@ fn what_ended_unspent_is_told_though_nothing_is_wanted() {
 
 /// A pool that has asked for what a session waits for.
 fn waiting() -> Pool {
-    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
-    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    let mut pool = borrowing();
     grant(pool.renew(millis(0), A, 1, ask(0, 0, 5)));
     assert!(pool.ask_above(millis(0), RTT).is_some_and(|ask| ask.want > 0 && ask.waiting == 5));
     pool
@@ -297,11 +294,16 @@ fn waiting() -> Pool {
 /// A rule that cannot be lent on is asked for only while nodes want it.
 #[test]
 fn what_is_of_no_use_is_not_asked_for_again() {
-    let mut pool = waiting();
     let flow = Grant { permits: 0, rate: Rate::Nothing, ..last_one() };
-    assert_eq!(pool.on_grant_above(millis(4), millis(0), &flow), GrantOutcome::Unfit);
-    grant(pool.renew(millis(5), A, 2, ask(0, 0, 0)));
-    assert_eq!((pool.asks_above(millis(5), RTT), pool.rests_above()), (Moment::NEVER, true));
+    // The bug: a pool was silent for as long as an answer said, which may be for ever.
+    let silence = Grant { permits: 0, ask_after: TERM_MAX + RTT, ..last_one() };
+    for useless in [flow, silence] {
+        let mut pool = waiting();
+        assert_eq!(pool.on_grant_above(millis(4), millis(0), &useless), GrantOutcome::Unfit);
+        assert_eq!(pool.asks_above(millis(4), RTT), millis(5_004));
+        grant(pool.renew(millis(5), A, 2, ask(0, 0, 0)));
+        assert_eq!((pool.asks_above(millis(5), RTT), pool.rests_above()), (Moment::NEVER, true));
+    }
 }
 
 /// An answer that was lost may have lent all that was wanted.
@@ -322,8 +324,7 @@ fn capped(permits: u64, kept: u64, hold: Option<u64>) -> Grant {
 
 /// A pool that was lent `permits` of a cap like [`capped`], and has lent all of them to A.
 fn lent_of_a_cap(permits: u64, hold: Option<u64>) -> (Pool, Grant) {
-    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
-    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    let mut pool = borrowing();
     assert_eq!(grant(pool.renew(millis(0), A, 1, ask(0, 0, permits))).in_flight, None, "it was not said");
     let said = pool.ask_above(millis(0), RTT).expect("it leases");
     assert_eq!((said.running, said.want >= permits), (None, true));
@@ -430,8 +431,7 @@ fn a_session_shares_again_where_the_term_becomes_longer() {
 /// A lease from above has to outlast an exchange with the session that is farthest away, while that session wants anything.
 #[test]
 fn it_is_as_far_away_as_the_session_that_is_farthest() {
-    let borrowed = Plan { is_borrowed: true, ..(*plan(vec![])).clone() };
-    let mut pool = Pool::new(Arc::new(borrowed), millis(0));
+    let mut pool = borrowing();
     assert_eq!(pool.distance_above(RTT), RTT);
     let at = |id, rtt| Holder { id: SessionId(id), share: Share::EVEN, rtt: Duration::from_millis(rtt) };
     let far = |pool: &mut Pool| (pool.distance_above(RTT) - RTT).as_millis();
