@@ -7,6 +7,7 @@ use super::{body, json, visitor};
 use crate::access::Visitor;
 use crate::addresses::Address;
 use crate::audit::Origin;
+use crate::server::Proven;
 use crate::shared::Shared;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::State;
@@ -83,13 +84,15 @@ pub(super) async fn leases_by_route(
     State(shared): State<Arc<Shared>>,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
-    leases(&shared, None, request).await
+    leases(&shared, None, None, request).await
 }
 
-/// Handles a `POST /v1/leases` from a peer at `address`.
+/// Handles a `POST /v1/leases` from a peer at `address`. Sets `proven` once the peer has proven an identity, whatever is
+/// answered.
 pub(super) async fn leases<B>(
     shared: &Arc<Shared>,
     address: Option<Address>,
+    proven: Option<&Proven>,
     request: Request<B>,
 ) -> Result<Response, Problem>
 where
@@ -106,6 +109,9 @@ where
         // A body is read only from a peer that is known.
         let origin = || Origin { address, request: String::new() };
         let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
+        if let Visitor::Known(_) = visitor {
+            proven.into_iter().for_each(Proven::set);
+        }
         check_pace(shared, &visitor)?;
         let body = body::read(shared.bodies(), address, request).await?;
         exchange(shared, &span, &visitor, &body).await

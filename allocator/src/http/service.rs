@@ -9,7 +9,7 @@ use crate::server::Proven;
 use crate::shared::Shared;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use axum::response::{IntoResponse as _, Response};
 use lessor_protocol::entropy;
 use lessor_protocol::wire::LEASES_PATH;
@@ -90,14 +90,9 @@ impl Service {
         }
         Ok(match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {
             Some(problem) => problem.into_response(),
-            None => {
-                let response = exchange::leases(&self.shared, self.address, request).await.into_response();
-                // Without an identity the only possible answer is 401.
-                if self.shared.config().auth.is_some() && response.status() != StatusCode::UNAUTHORIZED {
-                    self.proven.set();
-                }
-                response
-            }
+            None => exchange::leases(&self.shared, self.address, Some(&self.proven), request)
+                .await
+                .into_response(),
         })
     }
 }

@@ -23,7 +23,8 @@ impl Proven {
         self.0.store(true, Relaxed);
     }
 
-    fn is_set(&self) -> bool {
+    /// Whether the peer has proven an identity.
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Relaxed)
     }
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::access::Access;
+use crate::addresses::Address;
+use crate::server::Proven;
 use crate::shared_store_status::Work;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -216,6 +218,8 @@ async fn a_token_that_cannot_be_checked_yet_is_not_refused() {
     let config = app.shared.config();
     let auth = config.auth.as_ref().expect("it is said");
     app.shared.set_access(Access::load(auth, &config.server.store).expect("no file is read"));
+    let proven = Proven::default();
+    let app = App { service: app.service.of_peer(Address::Unix, proven.clone()), ..app };
     let send = async |path: &str, token: &str| {
         let request = Request::post(path).header("content-type", "application/json");
         let request = request.header("authorization", format!("Bearer {token}"));
@@ -234,6 +238,7 @@ async fn a_token_that_cannot_be_checked_yet_is_not_refused() {
     assert_eq!(send("/v1/leases", "no.such.jwt").await.problem(401).0, "unauthenticated");
     let text = app.shared.metrics().render();
     assert!(text.contains(&refused(2)), "{text}");
+    assert!(!proven.is_set(), "no identity was proven");
 }
 
 #[tokio::test]
