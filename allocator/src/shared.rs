@@ -65,6 +65,7 @@ pub(crate) struct Shared {
     show: Turns,
     scrape: Turns,
     decide: Turns,
+    record: Turns,
     bodies: Bodies,
     bodies_of_strangers: Bodies,
     standing: Standing,
@@ -117,6 +118,7 @@ impl Shared {
             show: Turns::default(),
             scrape: Turns::default(),
             decide: Turns::default(),
+            record: Turns::default(),
             bodies: Bodies::new(config.server.connections_max, config.server.connections_per_address_max),
             bodies_of_strangers: Bodies::of_strangers(
                 config.server.connections_max,

@@ -39,7 +39,7 @@ pub(super) async fn delete(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
-    whole(async move {
+    whole(&shared.clone(), decider.reader(), async move {
         let rest = name(path)?;
         parameters(query, &PARAMETERS)?;
         let is_limit = shared.with(|registry, _| registry.limit(&rest).is_some());
@@ -68,7 +68,7 @@ pub(super) async fn act(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
-    whole(async move {
+    whole(&shared.clone(), decider.reader(), async move {
         let rest = name(path)?;
         parameters(query, &PARAMETERS)?;
         if let Some((name, node)) = blocking(&shared, &rest) {

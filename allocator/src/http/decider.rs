@@ -129,19 +129,34 @@ impl Decider {
     }
 }
 
-/// Writes `entry` on a thread for blocking work, so that no exchange waits for it.
+/// Writes `entry` on a thread for blocking work, so that no exchange waits for it. One entry at a time: a disk that hangs
+/// holds one thread.
 async fn written(shared: &Arc<Shared>, entry: Entry) {
+    let _turn = shared.turn_to_record().await;
     let shared = shared.clone();
     if let Err(error) = tokio::task::spawn_blocking(move || shared.audit().write(&entry)).await {
         tracing::error!(%error, "a decision was not written to the audit log: this is a bug");
     }
 }
 
-/// Runs `decision` to its end even if the peer goes away meanwhile, so that a change is always written down.
+/// Runs `decision` for `reader` to its end even if the peer goes away meanwhile, so that a change is always written down.
+///
+/// # Errors
+/// If too many decisions are being made: of this one nothing is done.
 pub(super) async fn whole(
+    shared: &Arc<Shared>,
+    reader: Option<Reader>,
     decision: impl Future<Output = Result<Response, Problem>> + Send + 'static,
 ) -> Result<Response, Problem> {
-    tokio::spawn(decision).await.unwrap_or_else(|error| {
+    let shared = shared.clone();
+    let whole = async move {
+        let _place = shared.place_to_decide(reader).map_err(|_| {
+            let detail = "too many decisions are being made: nothing was changed, send this one again";
+            Problem::unavailable("decisions_full", detail)
+        })?;
+        decision.await
+    };
+    tokio::spawn(whole).await.unwrap_or_else(|error| {
         tracing::error!(%error, "a decision ended halfway: this is a bug");
         Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the decision ended halfway"))
     })
@@ -167,14 +182,16 @@ pub(super) fn was_refused(
 mod tests {
     use super::*;
     use crate::config::Config;
+    use axum::response::IntoResponse as _;
+    use lessor_ledger::share::Owner;
     use std::time::Duration;
-    use tokio::runtime::Builder;
-    use tokio::task::spawn_blocking;
+    use tempfile::TempDir;
+    use tokio::runtime::{Builder, Runtime};
+    use tokio::task::{spawn_blocking, yield_now};
     use tokio::time::timeout;
 
-    /// The bug: each refusal held a thread until it was written, and no thread was left for other blocking work.
-    #[test]
-    fn refusals_that_a_disk_does_not_take_hold_few_threads() {
+    /// Returns an allocator with an audit log in the folder, and a runtime with few threads for blocking work.
+    fn with_audit_log() -> (Arc<Shared>, Runtime, TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
         let text = format!(
             "[audit]\npath = {:?}\n\
@@ -183,7 +200,13 @@ mod tests {
         );
         let shared = Arc::new(Shared::new(Config::parse(&text).expect("valid"), true));
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(16).build();
-        let runtime = runtime.expect("a runtime");
+        (shared, runtime.expect("a runtime"), folder)
+    }
+
+    /// The bug: each refusal held a thread until it was written, and no thread was left for other blocking work.
+    #[test]
+    fn refusals_that_a_disk_does_not_take_hold_few_threads() {
+        let (shared, runtime, _folder) = with_audit_log();
         let hanging = shared.audit().hang();
         {
             let _inside = runtime.enter();
@@ -195,5 +218,45 @@ mod tests {
         let done = runtime.block_on(other);
         drop(hanging);
         assert!(done.is_ok(), "no thread is left");
+    }
+
+    /// The bug: each decision held a thread until it was written.
+    #[test]
+    fn decisions_that_a_disk_does_not_take_hold_one_thread() {
+        let (shared, runtime, _folder) = with_audit_log();
+        let hanging = shared.audit().hang();
+        let decide = |reader| {
+            let (shared, decided) = (shared.clone(), shared.clone());
+            let decider = Decider {
+                visitor: Visitor::Any,
+                origin: Origin::default(),
+                reason: None,
+                has_confirmed: false,
+            };
+            let done = async move {
+                decider.has_done(&decided, "pause", "a", [], Ok(())).await?;
+                Ok(StatusCode::OK.into_response())
+            };
+            runtime
+                .spawn(async move { whole(&shared, Some(reader), done).await.err().map(|full| full.code()) })
+        };
+        let [one, other] = [1, 2].map(|owner| Reader::Identity(Owner(owner)));
+        let first: Vec<_> = (0..33).map(|_| decide(one)).collect();
+        let second: Vec<_> = (0..33).map(|_| decide(other)).collect();
+        let free = async {
+            // Each decision gets as far as it can.
+            for _ in 0..100 {
+                yield_now().await;
+            }
+            timeout(Duration::from_secs(1), spawn_blocking(|| ())).await
+        };
+        let free = runtime.block_on(free);
+        drop(hanging);
+        assert!(free.is_ok(), "no thread is left");
+        for decisions in [first, second] {
+            let refused =
+                decisions.into_iter().filter_map(|decision| runtime.block_on(decision).expect("no panic"));
+            assert_eq!(refused.collect::<Vec<_>>(), ["decisions_full"], "half of the places are for others");
+        }
     }
 }

@@ -36,7 +36,7 @@ pub(super) async fn put(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
-    whole(async move {
+    whole(&shared.clone(), decider.reader(), async move {
         let name = name(path)?;
         decider.visitor.needs_of(&shared, "admin", &name, |rights| rights.may_administer(&name))?;
         let known = ["carry", "dry_run", "fresh", "after", "after_limit", "count"];

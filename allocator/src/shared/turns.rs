@@ -1,5 +1,6 @@
 //! Turns of requests whose answers take long to make. One is made at a time, so that many such requests take neither
-//! every processor nor the memory from exchanges. Decisions that go into a shared store have turns of their own.
+//! every processor nor the memory from exchanges. Decisions have turns of their own: to go into a shared store, and to be
+//! written to the audit log.
 
 use super::Shared;
 use crate::addresses::Address;
@@ -66,10 +67,21 @@ impl Default for Turns {
 impl Turns {
     /// Waits for the next turn, for `reader` if it is known.
     async fn next(&self, reader: Option<Reader>) -> Result<Turn<'_>, TooManyWait> {
+        let place = self.place(reader)?;
+        Ok(Turn { _one: self.one.acquire().await.ok(), ..place })
+    }
+
+    /// Takes a place without a turn, for `reader` if it is known.
+    fn place(&self, reader: Option<Reader>) -> Result<Turn<'_>, TooManyWait> {
         let of_reader = reader.map(|reader| self.readers.place(reader).ok_or(TooManyWait::OfReader));
         let of_reader = of_reader.transpose()?;
         let place = self.places.try_acquire().map_err(|_| TooManyWait::OfAll)?;
-        Ok(Turn { _one: self.one.acquire().await.ok(), _place: Some(place), _of_reader: of_reader })
+        Ok(Turn { _one: None, _place: Some(place), _of_reader: of_reader })
+    }
+
+    /// Waits for the next turn, however many others do.
+    async fn next_in_any_case(&self) -> Turn<'_> {
+        Turn { _one: self.one.acquire().await.ok(), _place: None, _of_reader: None }
     }
 }
 
@@ -102,7 +114,21 @@ impl Shared {
 
     /// Waits as [`Shared::turn_to_show`], however many others do: the change that the answer is about was made.
     pub(crate) async fn turn_after_change(&self) -> Turn<'_> {
-        Turn { _one: self.show.one.acquire().await.ok(), _place: None, _of_reader: None }
+        self.show.next_in_any_case().await
+    }
+
+    /// Takes a place for a decision of an operator, on behalf of `reader`, for as long as the decision is made and
+    /// written down.
+    ///
+    /// # Errors
+    /// If too many decisions are being made.
+    pub(crate) fn place_to_decide(&self, reader: Option<Reader>) -> Result<Turn<'_>, TooManyWait> {
+        self.record.place(reader)
+    }
+
+    /// Waits until no other decision is being written to the audit log.
+    pub(crate) async fn turn_to_record(&self) -> Turn<'_> {
+        self.record.next_in_any_case().await
     }
 }
 
