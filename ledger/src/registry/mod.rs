@@ -254,7 +254,8 @@ impl Registry {
         self.sessions.nodes(ids)
     }
 
-    /// Returns up to `count` sessions that follow the session `after`. Sessions of a node stand beside each other.
+    /// Returns up to `count` sessions that follow the session `after`, and none only if none follows. Sessions of a node
+    /// stand beside each other.
     pub fn sessions_after(
         &self,
         after: Option<&(NodeName, u64)>,

@@ -182,15 +182,25 @@ impl Sessions {
         nodes
     }
 
-    /// Returns up to `count` sessions that follow the session `after`. Sessions of a node stand beside each other.
+    /// Returns up to `count` sessions that follow the session `after`, and none only if none follows. Sessions of a node
+    /// stand beside each other.
     pub fn after(&self, after: Option<&(NodeName, u64)>, count: usize) -> Vec<((NodeName, u64), SessionId)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut page = vec![];
+        let of_part = count.div_ceil(PARTS).max(1);
+        let mut page = Vec::with_capacity(of_part * PARTS);
+        // The first of the last sessions that parts gave: beyond it a part may have more.
+        let mut until: Option<(NodeName, u64)> = None;
         for part in &self.parts {
-            let part = locked(part);
-            let next = part.known.range((from, Bound::Unbounded)).take(count);
+            let (part, others) = (locked(part), page.len());
+            let next = part.known.range((from, Bound::Unbounded)).take(of_part);
             page.extend(next.map(|(who, session)| (who.clone(), session.id)));
+            if let Some((last, _)) = page.get(others + of_part - 1)
+                && until.as_ref().is_none_or(|until| last < until)
+            {
+                until = Some(last.clone());
+            }
         }
+        page.retain(|(who, _)| until.as_ref().is_none_or(|until| who <= until));
         page.sort_unstable();
         page.truncate(count);
         page
@@ -340,6 +350,18 @@ mod tests {
             seen.extend(page.into_iter().map(|(who, _)| who));
         }
         assert_eq!(seen, all.into_iter().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>());
+    }
+
+    /// The bug: of each of the parts a whole page was copied.
+    #[test]
+    fn a_page_of_sessions_copies_about_as_many_as_it_has() {
+        let sessions = Sessions::new(KEEP);
+        for session in 0..4_000 {
+            assert!(sessions.enter(seconds(0), &node("a"), session, ME).is_ok());
+        }
+        let page = sessions.after(None, 160);
+        assert!((10..=160).contains(&page.len()) && page.capacity() < 320, "{}", page.capacity());
+        assert!(sessions.after(None, 1).len() == 1 && sessions.after(None, 0).is_empty());
     }
 
     #[test]
