@@ -51,11 +51,12 @@ pub(super) async fn put(
             let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
             // Nothing changes, so the exchanges between two such looks go first.
             let _turn = shared.turn_to_show(decider.reader()).await?;
+            let seen = Seen::of(&shared, &name, Some(&config));
             let preview = shared.with(|registry, now| {
                 check_fresh(registry, now, &name, fresh)?;
                 check_keys(&shared, registry, &config)?;
-                check(&shared, &decider, registry, &config, condition.as_deref())?;
-                let asked = larger(&shared, registry, &config);
+                check(&shared, &decider, registry, &config, condition.as_deref(), &seen)?;
+                let asked = larger(&shared, registry, &config, &seen);
                 let limit = registry.limit(&name);
                 let preview =
                     limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count()));
@@ -97,6 +98,31 @@ fn before(registry: &mut Registry, name: &str) -> Before {
     registry.limit(name).map(|limit| limit.shared_config())
 }
 
+/// A limit as it was before the registry was locked for a change, and what takes long to find out about it: exchanges wait
+/// while the registry is locked.
+struct Seen {
+    config: Before,
+    etag: Option<String>,
+    larger: Option<String>,
+}
+
+impl Seen {
+    /// Looks at the limit called `name`, which is to change to `after`, if it is not to go.
+    fn of(shared: &Shared, name: &str, after: Option<&LimitConfig>) -> Seen {
+        let config = shared.with(|registry, _| before(registry, name));
+        let etag = config.as_ref().map(|config| etag(config));
+        let factor = shared.config().server.change_factor_max;
+        let larger =
+            config.as_ref().zip(after).and_then(|(config, after)| confirm::reason(config, after, factor));
+        Seen { config, etag, larger }
+    }
+
+    /// Whether `config` is the configuration that was seen: nearly always no other change came between.
+    fn is(&self, config: &Arc<LimitConfig>) -> bool {
+        self.config.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, config))
+    }
+}
+
 async fn put_here(
     shared: &Arc<Shared>,
     decider: &Decider,
@@ -105,10 +131,11 @@ async fn put_here(
     carry_over: CarryOver,
     fresh: bool,
 ) -> Result<(Before, Kept), Problem> {
+    let seen = Seen::of(shared, config.name.as_str(), Some(config));
     let before = shared.with(|registry, now| {
         check_fresh(registry, now, config.name.as_str(), fresh)?;
-        check(shared, decider, registry, config, condition)?;
-        larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))?;
+        check(shared, decider, registry, config, condition, &seen)?;
+        larger(shared, registry, config, &seen).map_or(Ok(()), |larger| decider.confirms(&larger))?;
         let before = before(registry, config.name.as_str());
         registry.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
         // Under the same lock: a new life starts with the configuration that is in force last.
@@ -127,14 +154,15 @@ async fn put_for_all(
     condition: Option<&str>,
 ) -> Result<(Before, Kept), Problem> {
     let name = config.name.as_str();
-    let mut was = shared.with(|registry, _| before(registry, name));
+    let seen = Seen::of(shared, name, Some(config));
+    let mut was = seen.config.clone();
     let written = raw(config);
     let check = || {
         shared.with(|registry, _| {
             was = before(registry, name);
             check_keys(shared, registry, config)?;
-            check(shared, decider, registry, config, condition)?;
-            larger(shared, registry, config).map_or(Ok(()), |larger| decider.confirms(&larger))
+            check(shared, decider, registry, config, condition, &seen)?;
+            larger(shared, registry, config, &seen).map_or(Ok(()), |larger| decider.confirms(&larger))
         })
     };
     let kept = kept(change(shared, decider.reader(), name, Some(written), check).await)?;
@@ -150,11 +178,12 @@ pub(super) async fn remove(
 ) -> Result<Response, Problem> {
     decider.visitor.needs_of(shared, "admin", name, |rights| rights.may_administer(name))?;
     let condition = condition(headers)?;
-    let mut was = shared.with(|registry, _| before(registry, name));
+    let seen = Seen::of(shared, name, None);
+    let mut was = seen.config.clone();
     let mut check = |registry: &mut Registry| {
         was = before(registry, name);
         registry.limit(name).ok_or_else(|| show::limit_unknown(name))?;
-        check_condition(registry, name, condition.as_deref())?;
+        check_condition(registry, name, condition.as_deref(), &seen)?;
         if let Some(below) = registry.below(name) {
             let detail =
                 format!("{} is below this limit: remove it first, or give it another parent", quoted(below));
@@ -277,9 +306,10 @@ fn check(
     registry: &mut Registry,
     config: &LimitConfig,
     condition: Option<&str>,
+    seen: &Seen,
 ) -> Result<(), Problem> {
     let name = config.name.as_str();
-    check_condition(registry, name, condition)?;
+    check_condition(registry, name, condition, seen)?;
     // Grants are charged to the limit above, too: a new parent needs the right to administer that limit as well.
     if let Some(parent) = &config.parent
         && registry.limit(name).is_none_or(|limit| limit.config().parent.as_ref() != Some(parent))
@@ -291,9 +321,12 @@ fn check(
 }
 
 /// Returns why the change to `config` needs confirmation, if it does.
-fn larger(shared: &Shared, registry: &mut Registry, config: &LimitConfig) -> Option<String> {
-    let before = registry.limit(config.name.as_str())?.config();
-    confirm::reason(before, config, shared.config().server.change_factor_max)
+fn larger(shared: &Shared, registry: &mut Registry, config: &LimitConfig, seen: &Seen) -> Option<String> {
+    let before = before(registry, config.name.as_str())?;
+    match seen.is(&before) {
+        true => seen.larger.clone(),
+        false => confirm::reason(&before, config, shared.config().server.change_factor_max),
+    }
 }
 
 fn raw(config: &LimitConfig) -> Value {
@@ -309,8 +342,13 @@ fn condition(headers: &HeaderMap) -> Result<Option<String>, Problem> {
 }
 
 /// Checks that the client has seen the limit in its current form: `if-match` has its etag, or is `*`.
-fn check_condition(registry: &mut Registry, name: &str, condition: Option<&str>) -> Result<(), Problem> {
-    match (registry.limit(name), condition) {
+fn check_condition(
+    registry: &mut Registry,
+    name: &str,
+    condition: Option<&str>,
+    seen: &Seen,
+) -> Result<(), Problem> {
+    match (before(registry, name), condition) {
         (None, None) => Ok(()),
         (None, Some(_)) => {
             let detail = format!("there is no limit {}, so if-match cannot hold", quoted(name));
@@ -321,8 +359,8 @@ fn check_condition(registry: &mut Registry, name: &str, condition: Option<&str>)
                 "the limit exists: send if-match with the etag that you saw, or with * to change it anyway";
             Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, "if_match_missing", detail))
         }
-        (Some(limit), Some(condition)) => {
-            let etag = etag(limit.config());
+        (Some(config), Some(condition)) => {
+            let etag = seen.etag.clone().filter(|_| seen.is(&config)).unwrap_or_else(|| etag(&config));
             if condition == "*" || condition == etag {
                 return Ok(());
             }
