@@ -12,7 +12,7 @@ use super::{
 use lessor_ledger::limit_text::{self, RawLimit, at_least_one};
 use lessor_ledger::registry::check_parents;
 use lessor_ledger::rule_text::Count;
-use lessor_protocol::{ClockBounds, NodeName};
+use lessor_protocol::{ClockBounds, NodeName, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -80,11 +80,10 @@ fn server(raw: &RawServer, raw_store: &RawStore) -> Result<ServerConfig, String>
     listen.check_tls("server", tls.is_some())?;
     let (insecure, store) = (raw.insecure, store::store(raw_store)?);
     let change_factor_max = raw.change_factor_max.map_or(CHANGE_FACTOR_MAX, |factor| factor.0);
-    if change_factor_max == 0 {
-        return Err(
-            "server.change_factor_max is 0: use at least 1, with which every change needs confirmation"
-                .to_owned(),
-        );
+    if !(1..=PERMITS_MAX).contains(&change_factor_max) {
+        return Err(format!(
+            "server.change_factor_max is {change_factor_max}: use a number from 1, with which every change needs confirmation, to {PERMITS_MAX}"
+        ));
     }
     Ok(ServerConfig {
         listen,
@@ -117,6 +116,9 @@ fn memory_max(raw: &RawServer) -> Result<Option<u64>, String> {
         Some(Count(max)) if max < MEMORY_LEAST => Err(format!(
             "server.memory_max is {max}: use at least {MEMORY_LEAST} bytes (64 MiB), about what an allocator without keys takes"
         )),
+        Some(Count(max)) if max > PERMITS_MAX => {
+            Err(format!("server.memory_max is {max}: use at most {PERMITS_MAX} bytes"))
+        }
         max => Ok(max.map(|max| max.0)),
     }
 }

@@ -2,6 +2,7 @@
 //! must be the one in the path.
 
 use super::{Config, ConfigError, LimitConfig};
+use lessor_protocol::PERMITS_MAX;
 use serde_json::Value;
 
 /// Parses the limit `name` from `body`, which has the shape of a `[[limit]]` in the file.
@@ -26,9 +27,15 @@ pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigEr
             return Err(wrong(format!("limit {name:?}: parent is {other}: use the name of a limit")));
         }
     };
-    // TOML has no null.
-    if let Some((key, _)) = members.iter().find(|(_, value)| has_null(value)) {
+    // TOML has no null, and no number above 2^63.
+    if let Some((key, _)) = members.iter().find(|(_, value)| has(value, Value::is_null)) {
         return Err(wrong(format!("limit {name:?}: {key} is null, or holds null: leave that out")));
+    }
+    let is_too_large = |value: &Value| value.is_u64() && !value.is_i64();
+    if let Some((key, _)) = members.iter().find(|(_, value)| has(value, is_too_large)) {
+        return Err(wrong(format!(
+            "limit {name:?}: {key} is or holds a number above {PERMITS_MAX}, the most that can be counted"
+        )));
     }
     let mut document = toml::Table::new();
     let limit = toml::Value::try_from(Value::Object(members))
@@ -38,12 +45,12 @@ pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigEr
     Ok(LimitConfig { parent, ..config.limits.remove(0) })
 }
 
-fn has_null(value: &Value) -> bool {
+/// Whether `value`, or a value in it, is of a kind.
+fn has(value: &Value, is_it: fn(&Value) -> bool) -> bool {
     match value {
-        Value::Null => true,
-        Value::Array(entries) => entries.iter().any(has_null),
-        Value::Object(members) => members.values().any(has_null),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        Value::Array(entries) => entries.iter().any(|value| has(value, is_it)),
+        Value::Object(members) => members.values().any(|value| has(value, is_it)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => is_it(value),
     }
 }
 
@@ -89,6 +96,13 @@ rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
         assert!(problem.contains("colour"), "{key:?} {problem}");
         assert!(wrong(json!({ "name": "other", "rules": [] })).1.contains("name"));
         assert!(wrong(json!([1])).1.contains("no object"));
+        // The bug: the error was "u64 value was too large", and named no key.
+        let (key, problem) = wrong(json!({ "weights": { "n": u64::MAX }, "rules": [] }));
+        assert_eq!(key.as_deref(), Some("weights"), "{problem}");
+        assert!(
+            problem.ends_with("a number above 9007199254740991, the most that can be counted"),
+            "{problem}"
+        );
         // The bug: the error was "unsupported unit type", and its key was read as "unsupported".
         for rules in [json!(null), json!([{ "per": null }])] {
             let (key, problem) = wrong(json!({ "shadow": true, "rules": rules }));

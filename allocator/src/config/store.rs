@@ -5,6 +5,7 @@ use super::{LimitConfig, SharedStore, StoreConfig, Upstream, upstream};
 use crate::cells::{Cells, CellsConfig, CellsError, StoreUrl, check_prefix};
 use lessor_ledger::roots::TimeSource;
 use lessor_ledger::rule_text::{Count, Timespan};
+use lessor_protocol::PERMITS_MAX;
 use std::path::Path;
 use std::time::Duration;
 
@@ -103,6 +104,9 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
         }
     })?;
     let version = raw.version.map_or(1, |Count(version)| version);
+    if version > PERMITS_MAX {
+        return Err(format!("store.version is {version}: use at most {PERMITS_MAX}"));
+    }
     Ok(SharedStore { cells, password_file: password_file.map(Into::into), version })
 }
 

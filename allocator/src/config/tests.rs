@@ -106,7 +106,7 @@ fn what_is_no_configuration_is_refused() {
     let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
     refused(
         &format!("[server]\nconnections_per_address_max = 0\n{limit}"),
-        "line 2: server.connections_per_address_max is 0: use a number from 1 on",
+        "line 2: server.connections_per_address_max is 0: use a number from 1 to 9007199254740991",
     );
     refused(
         &format!("[server]\nconnections_max = 8\nconnections_per_address_max = 9\n{limit}"),
@@ -193,4 +193,34 @@ fn sharing_that_makes_no_sense_is_refused() {
         "term = { most = \"1s\" }",
         "limit[0].term.most: unknown field `most`, expected `min` or `max`",
     );
+}
+
+/// The bug: a larger number was accepted from a file, and could not be read again from a decision about its limit.
+#[test]
+fn no_number_is_larger_than_can_be_kept() {
+    let limit = "[[limit]]\nname = \"a*\"\nkeyed = true\n\
+                 rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+    let with = |key: &str, line: String| match key.split_once('.') {
+        Some((section, _)) if section != "priorities" => format!("[{section}]\n{line}\n{limit}"),
+        _ => format!("{limit}{line}"),
+    };
+    let store = "kind = \"redis\"\nurl = \"redis://h\"\nversion = ";
+    for (key, line) in [
+        ("keys_max", "keys_max = "),
+        ("names_max", "names_max = "),
+        ("lessees_max", "lessees_max = "),
+        ("priorities.\"n\"", "priorities.n = "),
+        ("server.connections_max", "connections_max = "),
+        ("server.memory_max", "memory_max = "),
+        ("server.change_factor_max", "change_factor_max = "),
+        ("store.version", store),
+    ] {
+        let config = Config::parse(&with(key, format!("{line}9007199254740991"))).expect(key);
+        assert_eq!(Config::parse(&config.to_string()), Ok(config), "{key}");
+        for number in [1 << 53, u64::MAX] {
+            let error = Config::parse(&with(key, format!("{line}{number}"))).expect_err(key).to_string();
+            let said = format!("{key} is {number}: use ");
+            assert!(error.contains(&said) && error.contains("9007199254740991"), "{error}");
+        }
+    }
 }

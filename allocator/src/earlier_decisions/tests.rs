@@ -172,3 +172,20 @@ fn what_does_not_fit_the_file_any_more_is_dropped_and_nothing_else() {
     let (_, dropped) = limits_with_overrides(&file.limits, &written.decisions);
     assert!(dropped.iter().any(|dropped| dropped.limit == "c" && dropped.problem.contains("later")));
 }
+
+/// The bug: a number that the file may have was too large for the form in which decisions are read. The limit was back
+/// after a restart.
+#[test]
+fn a_limit_with_the_largest_numbers_stays_removed() {
+    const MOST: &str = "9007199254740991";
+    let large = format!(
+        "[[limit]]\nname = \"a*\"\nkeyed = true\nkeys_max = {MOST}\nnames_max = {MOST}\nlessees_max = {MOST}\n\
+         priorities = {{ n = {MOST} }}\nguaranteed = {{ n = {MOST} }}\n\
+         rules = [{{ kind = \"fixed_window\", limit = {MOST}, per = \"1s\" }}]\n"
+    );
+    let file = config(&[large, limit("b", 1)]);
+    let (mut registry, mut written) = (began(&file), Written::default());
+    assert!(registry.remove("a*"));
+    written.apply(&registry.write_down(NOW));
+    assert_eq!(after(&file, &written), (named(&[("b", 1)]), vec![]));
+}

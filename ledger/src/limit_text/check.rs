@@ -5,7 +5,7 @@ use crate::Rule;
 use crate::named::{NAMES_MAX, Named, Names};
 use crate::registry::{KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream, too_short_for_flow};
 use crate::rule_text::{Count, RawRule, rule};
-use lessor_protocol::{Fallback, Key};
+use lessor_protocol::{Fallback, Key, PERMITS_MAX};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ pub fn limit(raw: &RawLimit, margin: Duration, address: Address) -> Result<Limit
 /// Reads the address of an upstream, or says what is wrong with it.
 pub type Address = fn(&str) -> Result<Upstream, String>;
 
-/// Checks a bound, which is at least one, or nothing would ever be admitted.
+/// Checks a bound, which is at least one, or nothing would ever be admitted, and at most [`PERMITS_MAX`]: a decision
+/// about a limit is kept in a form that holds no larger number.
 ///
 /// # Errors
 /// The problem, beginning with the `name` of the bound.
@@ -31,8 +32,8 @@ pub fn at_least_one(name: &str, raw: Option<Count>, default: usize) -> Result<us
     let Some(Count(given)) = raw else {
         return Ok(default);
     };
-    let count = usize::try_from(given).ok().filter(|count| *count > 0);
-    count.ok_or_else(|| format!("{name} is {given}: use a number from 1 on"))
+    let count = usize::try_from(given).ok().filter(|_| (1..=PERMITS_MAX).contains(&given));
+    count.ok_or_else(|| format!("{name} is {given}: use a number from 1 to {PERMITS_MAX}"))
 }
 
 struct Check<'a> {

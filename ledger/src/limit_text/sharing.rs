@@ -7,7 +7,7 @@ use crate::Rule;
 use crate::registry::{ByNode, check_pattern};
 use crate::rule_text::{Count, Timespan, timespan};
 use crate::share::{LEASE_MAX, Sharing};
-use lessor_protocol::{TERM_MAX, TERM_MIN};
+use lessor_protocol::{PERMITS_MAX, TERM_MAX, TERM_MIN};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -86,7 +86,10 @@ pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, String> {
 
 /// Checks the priorities by node.
 pub(super) fn priorities(raw: &RawLimit) -> Result<ByNode, String> {
-    by_node("priorities", &raw.priorities, |_| Ok(()))
+    by_node("priorities", &raw.priorities, |priority| match priority {
+        0..=PERMITS_MAX => Ok(()),
+        _ => Err(format!("is {priority}: use a number from 0 to {PERMITS_MAX}")),
+    })
 }
 
 /// Checks the guarantees by node.

@@ -64,7 +64,7 @@ fn what_is_wrong_with_the_whole_is_named() {
         ),
         (
             format!("[server]\n\nconnections_max = 0 # <-\n{good}"),
-            ("server.connections_max", "is 0", "from 1 on"),
+            ("server.connections_max", "is 0", "from 1 to"),
         ),
         (format!("{good}\n[[limit]]\n\nname = \"a\" # <-\nrules = []"), ("name", "\"a\"", "its own name")),
     ] {
@@ -90,9 +90,9 @@ fn what_is_wrong_with_a_limit_is_named() {
             ("fallback", "\"ajar\"", "use one of \"closed\", \"safe_share\", \"open\""),
         ),
         ("keys_max = 3 # <-", ("keys_max", "is 3", "needs keyed = true")),
-        ("keyed = true\nkeys_max = 0 # <-", ("keys_max", "is 0", "from 1 on")),
+        ("keyed = true\nkeys_max = 0 # <-", ("keys_max", "is 0", "from 1 to")),
         ("names_max = 3 # <-", ("names_max", "is 3", "ends in *")),
-        ("lessees_max = 0 # <-", ("lessees_max", "is 0", "from 1 on")),
+        ("lessees_max = 0 # <-", ("lessees_max", "is 0", "from 1 to")),
         ("reserve = 10 # <-", ("reserve", "is 10", "at most 9")),
         ("lease_max = 0 # <-", ("lease_max", "is 0", "from 1 to 4294967295")),
         ("[limit.weights]\n\"a-*\" = 0 # <-", ("weights.\"a-*\"", "is 0", "from 1 to 1000000")),
@@ -109,7 +109,7 @@ fn what_is_wrong_with_a_limit_is_named() {
         ("[limit.vendor]\n\nease = \"2d\" # <-", ("vendor.ease", "2d", "at most 1d")),
     ]);
     let pattern = limit("names_max = 0 # <-").replace("\"a\"", "\"a*\"");
-    refused(&pattern, ("names_max", "is 0", "from 1 on"));
+    refused(&pattern, ("names_max", "is 0", "from 1 to"));
 }
 
 #[test]
