@@ -10,6 +10,7 @@ use super::{
     ServerConfig, per_address, upstream,
 };
 use lessor_ledger::limit_text::{self, RawLimit, at_least_one};
+use lessor_ledger::named::LIMITS_MAX;
 use lessor_ledger::registry::check_parents;
 use lessor_ledger::rule_text::Count;
 use lessor_protocol::{ClockBounds, NodeName, PERMITS_MAX};
@@ -17,6 +18,12 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Config, ConfigError> {
+    if raw.limit.len() > LIMITS_MAX {
+        let beyond = format!("limit[{LIMITS_MAX}]");
+        let problem =
+            format!("{beyond} is one too many: use at most {LIMITS_MAX}, there are {}", raw.limit.len());
+        return Err(ConfigError::at(text, place::offset(text, &beyond), problem));
+    }
     let mut names = BTreeSet::new();
     let mut limits = vec![];
     let check = |index: usize| Check { text, limit: &raw.limit[index], index, margin };

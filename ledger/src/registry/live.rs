@@ -158,8 +158,9 @@ impl Registry {
             let name = config.name.as_str();
             !self.limits.contains(name) && !self.retired.contains(name)
         };
-        // Removed limits are remembered, and take room.
-        if self.limits.len() + self.retired.len() + put.iter().filter(is_new).count() > LIMITS_MAX {
+        let new = put.iter().filter(is_new).count();
+        // Removed limits are remembered, and take room. A change that adds no limit takes none.
+        if new > 0 && self.limits.len() + self.retired.len() + new > LIMITS_MAX {
             return Err(LimitsFull.into());
         }
         self.wrong_family(removed, put).map_or(Ok(()), |problem| Err(Unfit::Parent(problem)))
@@ -392,6 +393,21 @@ mod tests {
         assert!(matches!(wrong(&["p"], &[]), Some(Unfit::Parent(problem)) if problem.contains("\"c0\"")));
         let below = LimitConfig { parent: Some("c0".to_owned()), ..parent.clone() };
         assert!(matches!(wrong(&[], &[&below]), Some(Unfit::Parent(problem)) if problem.contains("itself")));
+    }
+
+    /// The bug: a file had more limits than there may be. From then on no limit could be changed or removed.
+    #[test]
+    fn a_change_that_adds_no_limit_needs_no_room() {
+        let limit = |limit: usize| format!("[[limit]]\nname = \"l{limit}\"\n{RULES}\n");
+        let all = limits(&(0..LIMITS_MAX + 2).map(limit).collect::<String>());
+        let (new, known) = all.split_last().expect("they are there");
+        let registry = Registry::new(known, Default::default(), Past::None, Moment::from_nanos(1), 7);
+        assert_eq!(registry.check(&["l0", "l1"], &[&known[2]]), Ok(()));
+        assert_eq!(
+            registry.check(&["l0", "l1"], &[new]),
+            Err(Unfit::Full(LimitsFull)),
+            "what they lent counts"
+        );
     }
 
     /// Decisions of several allocators may contradict. They are in force, so they keep no other limit from a change.

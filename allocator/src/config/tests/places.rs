@@ -353,3 +353,14 @@ fn what_is_wrong_with_a_safe_share_is_named() {
         refused(&limit(&options), says);
     }
 }
+
+/// The bug: a file with more limits was accepted, and then none of them could be changed.
+#[test]
+fn the_first_limit_that_is_one_too_many_is_named() {
+    let limit = |number: usize| format!("[[limit]]\nname = \"l{number}\"\nrules = []\n");
+    let limits: String = (0..10_000).map(limit).collect();
+    let text = format!("{limits}[[limit]] # <-\nname = \"more\"\nrules = []\n");
+    refused(&text, ("limit[10000]", "there are 10001", "use at most 10000"));
+    let error = Config::parse(&limits).expect_err("no limit has a rule");
+    assert_eq!(error.key(), Some("rules"), "{error}");
+}
