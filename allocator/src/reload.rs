@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Longest problem with a file that health checks show, in characters.
 const PROBLEM_MAX: usize = 500;
 
-/// Most limits that a warning names, so that its line stays short if a file lost thousands.
+/// Most limits that a line names, so that it stays short if a file changed or lost thousands.
 const NAMED_MAX: usize = 10;
 
 /// The handle of a running server for the watcher of its file.
@@ -53,17 +53,42 @@ impl Reloaded {
     }
 }
 
-/// Returns a warning about the limits `kept` that the file no longer has; `None` if there are none.
-pub(crate) fn kept_warning(kept: &[String]) -> Option<String> {
-    let names: Vec<String> = kept.iter().take(NAMED_MAX).map(|name| format!("{name:?}")).collect();
-    let more = match kept.len().saturating_sub(NAMED_MAX) {
+/// Why a file is refused as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{unfit}{}", kept_advice(.kept))]
+pub struct Refused {
+    pub(crate) unfit: Unfit,
+    /// Limits that the file no longer has, and with which it has to fit, see [`Removals::Keep`].
+    kept: Vec<String>,
+}
+
+/// Returns the advice that goes with a refusal while the limits `kept` stay that the file no longer has.
+fn kept_advice(kept: &[String]) -> String {
+    match kept {
+        [] => String::new(),
+        kept => format!(
+            "; limits that are no longer in the file stay until SIGHUP: {}. Send SIGHUP to apply both",
+            first_names(kept)
+        ),
+    }
+}
+
+/// Lists `names` in a short line, even if they are thousands.
+fn first_names(names: &[String]) -> String {
+    let first: Vec<String> = names.iter().take(NAMED_MAX).map(|name| format!("{name:?}")).collect();
+    let more = match names.len().saturating_sub(NAMED_MAX) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let names = names.join(", ");
+    format!("{}{more}", first.join(", "))
+}
+
+/// Returns a warning about the limits `kept` that the file no longer has; `None` if there are none.
+pub(crate) fn kept_warning(kept: &[String]) -> Option<String> {
+    let names = first_names(kept);
     (!kept.is_empty()).then(|| {
         format!(
-            "the configuration file lacks {names}{more}: the allocator goes on with {} limits that are not in it. To remove \
+            "the configuration file lacks {names}: the allocator goes on with {} limits that are not in it. To remove \
              them, send SIGHUP or use `lessor limits rm`. To keep them, put them back into the file",
             kept.len()
         )
@@ -89,8 +114,8 @@ impl Reloads {
     /// store begins or ceases to be shared, all limits wait for a restart.
     ///
     /// # Errors
-    /// If the file does not fit what was put over the API since. Then nothing changes.
-    pub fn reload(&self, config: &Config, removals: Removals) -> Result<Reloaded, Unfit> {
+    /// If the file does not fit what was put over the API since, or limits that stay. Then nothing changes.
+    pub fn reload(&self, config: &Config, removals: Removals) -> Result<Reloaded, Refused> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let is_sharing = matches!(config.server.store, StoreConfig::Shared(_));
         // The shared store takes effect only after a restart, and limits must not be lent twice.
@@ -99,15 +124,16 @@ impl Reloads {
             Removals::Keep if !waits => self.shared.missing_in(config, &last.limits),
             Removals::Keep | Removals::Apply => vec![],
         };
-        let names = kept.iter().map(|limit| limit.name.to_string()).collect();
+        let names: Vec<String> = kept.iter().map(|limit| limit.name.to_string()).collect();
         let in_file = config;
         let mut config = config.clone();
         config.limits.extend(kept.iter().cloned());
         let changes = match (waits, is_sharing) {
-            (true, _) => Changes::default(),
-            (false, true) => self.shared.file_is(in_file, &kept)?,
-            (false, false) => self.changes(&last, &config)?,
+            (true, _) => Ok(Changes::default()),
+            (false, true) => self.shared.file_is(in_file, &kept),
+            (false, false) => self.changes(&last, &config),
         };
+        let changes = changes.map_err(|unfit| Refused { unfit, kept: names.clone() })?;
         let done = Reloaded {
             needs_restart: needs_restart(self.shared.config(), &config),
             put: changes.put.iter().map(|limit| limit.name.to_string()).collect(),
@@ -339,6 +365,30 @@ mod tests {
                 "nothing changed"
             );
         }
+    }
+
+    /// The bug: a file that is right by itself was refused because of a limit that is not in it, and no line said how to
+    /// apply the file.
+    #[test]
+    fn a_file_that_does_not_fit_a_limit_that_stays_is_refused_with_advice() {
+        let rules = "rules = [{ kind = \"sliding_window\", limit = 1, per = \"30s\" }]\n";
+        let parse = |text: String| Config::parse(&text).expect("valid");
+        let before = parse(format!(
+            "[[limit]]\nname = \"p\"\n{rules}[[limit]]\nname = \"c\"\nparent = \"p\"\n{rules}"
+        ));
+        let after = parse(format!(
+            "[[limit]]\nname = \"p\"\nshadow = true\n{rules}[[limit]]\nname = \"new\"\n{rules}"
+        ));
+        let reloads = Reloads::new(Arc::new(Shared::new(before, true)));
+        let refused =
+            reloads.reload(&after, Removals::Keep).expect_err("c has a parent in shadow").to_string();
+        println!("{refused}");
+        assert!(refused.contains("limit \"c\": parent is \"p\", which is in shadow mode"), "{refused}");
+        assert!(refused.ends_with("stay until SIGHUP: \"c\". Send SIGHUP to apply both"), "{refused}");
+        let done = reloads.reload(&after, Removals::Apply).expect("c goes");
+        assert_eq!((done.put, done.removed), (vec!["new".to_owned(), "p".to_owned()], vec!["c".to_owned()]));
+        let alone = Refused { unfit: Unfit::Parent("no".to_owned()), kept: vec![] };
+        assert_eq!(alone.to_string(), "no");
     }
 
     #[test]

@@ -295,7 +295,7 @@ mod tests {
         for was in [false, true] {
             let shared = Arc::new(Shared::new(file(1, was), true));
             let reloads = Reloads::new(shared.clone());
-            let refused = || reloads.reload(&file(3, !was), Removals::Apply).expect_err("it differs");
+            let refused = || reloads.reload(&file(3, !was), Removals::Apply).expect_err("it differs").unfit;
             assert_eq!(refused(), Unfit::Keyed("a".to_owned()));
             // The limit was removed, and what it lent still counts.
             let gone = config(&format!("{STORE}version = 2\n"), &[("b", 1)]);
