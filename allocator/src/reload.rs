@@ -73,6 +73,14 @@ fn kept_advice(kept: &[String]) -> String {
     }
 }
 
+/// Returns the number of `names` and lists them, in a short line.
+pub fn counted(names: &[String]) -> String {
+    match names {
+        [] => "0".to_owned(),
+        names => format!("{}: {}", names.len(), first_names(names)),
+    }
+}
+
 /// Lists `names` in a short line, even if they are thousands.
 fn first_names(names: &[String]) -> String {
     let first: Vec<String> = names.iter().take(NAMED_MAX).map(|name| format!("{name:?}")).collect();
@@ -303,10 +311,13 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_about_thousands_of_limits_is_a_short_line() {
+    fn a_line_about_thousands_of_limits_is_short() {
         let names: Vec<String> = (0..10_000).map(|limit| format!("vendor/{limit}")).collect();
         let warning = kept_warning(&names).expect("there is one");
         assert!(warning.len() < 500 && warning.contains("\"vendor/9\" and 9990 more"), "{warning}");
+        let line = counted(&names);
+        assert!(line.len() < 500 && line.starts_with("10000: \"vendor/0\", "), "{line}");
+        assert_eq!(counted(&[]), "0");
     }
 
     /// The bug: only the refusal was counted, so the alert on it ended while the file was still wrong.

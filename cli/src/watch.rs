@@ -4,7 +4,7 @@
 
 use crate::configuration;
 use crate::failure::Failure;
-use lessor_allocator::reload::{Reloads, Removals};
+use lessor_allocator::reload::{Reloads, Removals, counted};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -69,7 +69,8 @@ impl Watch {
             .and_then(|config| self.reloads.reload(&config, removals).map_err(|unfit| unfit.to_string()));
         match done {
             Ok(done) => {
-                tracing::info!(put = ?done.put, removed = ?done.removed, "the configuration was read again");
+                let (put, removed) = (counted(&done.put), counted(&done.removed));
+                tracing::info!(put, removed, "the configuration was read again");
                 if let Some(warning) = done.warning() {
                     tracing::warn!("{warning}");
                 }
