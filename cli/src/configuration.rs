@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::store::STORE_PASSWORD;
 use lessor_allocator::cells::Password;
-use lessor_allocator::config::{LimitConfig, Listen, StoreConfig};
+use lessor_allocator::config::{LimitConfig, Listen, StoreConfig, TokensAt};
 use lessor_allocator::{Config, ConfigError};
 use std::path::{Path, PathBuf};
 
@@ -62,11 +62,47 @@ pub(crate) fn text(file: &Path) -> Result<String, Failure> {
 /// Parses `text`, from `file`, as the configuration of an allocator. Sets the path of its store, but not the password.
 ///
 /// # Errors
-/// If it is not a configuration: names file, key and value.
+/// If it is not a configuration, or its audit log is another file of the allocator: names file, key and value.
 pub(crate) fn of_allocator(file: &Path, text: &str) -> Result<Config, Failure> {
     let mut config = Config::parse_in(text, &folder(file)).map_err(|error| wrong(file, &error))?;
     place_store(&mut config, file);
+    check_audit(&config, file)?;
     Ok(config)
+}
+
+/// Refuses an audit log in a file that the allocator has for something else: the first entry would ruin it.
+fn check_audit(config: &Config, file: &Path) -> Result<(), Failure> {
+    let Some(audit) = &config.audit else { return Ok(()) };
+    let mut others = vec![("the configuration", file.to_owned())];
+    if let StoreConfig::Embedded { path: Some(path) } = &config.server.store {
+        let mut seal = path.clone().into_os_string();
+        seal.push(".seal");
+        others.extend([("store.path", path.clone()), ("the seal of store.path", seal.into())]);
+    }
+    if let Some(TokensAt::File(tokens)) = config.auth.as_ref().and_then(|auth| auth.tokens.as_ref()) {
+        others.push(("auth.tokens", tokens.clone()));
+    }
+    let log = resolved(&audit.path).into_os_string().into_encoded_bytes();
+    // Older entries are in the files with a number.
+    let is_log = |other: &Path| match other.as_os_str().as_encoded_bytes().strip_prefix(&log[..]) {
+        Some([]) => true,
+        Some([b'.', number @ ..]) => !number.is_empty() && number.iter().all(u8::is_ascii_digit),
+        Some(_) | None => false,
+    };
+    match others.iter().find(|(_, other)| is_log(&resolved(other))) {
+        None => Ok(()),
+        Some((what, other)) => Err(Failure::Input(format!(
+            "{}: audit.path is {:?}, and {what} is {other:?}: use another file for the audit log",
+            file.display(),
+            audit.path
+        ))),
+    }
+}
+
+/// Returns the path of `file` without links, also if there is no such file yet.
+fn resolved(file: &Path) -> PathBuf {
+    let by_folder = || Some(std::fs::canonicalize(folder(file)).ok()?.join(file.file_name()?));
+    std::fs::canonicalize(file).ok().or_else(by_folder).unwrap_or_else(|| file.to_owned())
 }
 
 /// Refuses an address that lets in any peer of another machine, unless the operator accepts that. Refuses a Unix socket
@@ -129,4 +165,44 @@ pub(crate) fn password(key: &str, file: &Path) -> Result<Password, Failure> {
 
 fn wrong(file: &Path, error: &ConfigError) -> Failure {
     Failure::Input(format!("{}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bug: such a configuration was accepted, and the first decision of an operator ruined the other file.
+    #[test]
+    fn an_audit_log_has_a_file_of_its_own() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let at = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink(at("lessor.toml"), at("link.toml")).expect("a link");
+        let limit =
+            "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+        let auth = "[auth]\ntokens = \"tokens.toml\"\n[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"a\"]\n";
+        let check = |audit: &str, store: &str| {
+            let text = format!("{auth}[store]\n{store}\n[audit]\npath = {audit:?}\n{limit}");
+            std::fs::write(at("lessor.toml"), &text).expect("a writable file");
+            of_allocator(&at("link.toml"), &text).map(drop).map_err(|failure| failure.to_string())
+        };
+        let books = "path = \"books.redb\"";
+        for (audit, store, said) in [
+            ("books.redb", books, "store.path is"),
+            ("./books.redb", books, "store.path is"),
+            ("books", "path = \"books.1\"", "store.path is"),
+            ("link.redb", "", "store.path is"),
+            ("books.redb.seal", books, "the seal of store.path is"),
+            ("tokens.toml", books, "auth.tokens is"),
+            ("lessor.toml", books, "the configuration is"),
+            ("link.toml", books, "the configuration is"),
+        ] {
+            let error = check(audit, store).expect_err(audit);
+            assert!(error.contains("audit.path is ") && error.contains(said), "{error}");
+        }
+        for (audit, store) in
+            [("audit.jsonl", books), ("books.redb.", books), ("books", books), ("a", "kind = \"memory\"")]
+        {
+            assert_eq!(check(audit, store), Ok(()), "{audit}");
+        }
+    }
 }
