@@ -5,6 +5,7 @@ use crate::store::STORE_PASSWORD;
 use lessor_allocator::cells::Password;
 use lessor_allocator::config::{LimitConfig, Listen, StoreConfig, TokensAt};
 use lessor_allocator::{Config, ConfigError};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// Largest file, in bytes. Ten thousand limits of one rule each take about one million; a larger file is not a
@@ -130,11 +131,16 @@ fn place_store(config: &mut Config, file: &Path) {
     if let StoreConfig::Embedded { path } = &mut config.server.store
         && path.is_none()
     {
-        let managed = std::env::var_os("STATE_DIRECTORY").filter(|folder| !folder.is_empty());
-        let managed = managed.map(|folder| PathBuf::from(folder).join(StoreConfig::FILE));
+        let managed = std::env::var_os("STATE_DIRECTORY").and_then(|folders| first_folder(&folders));
+        let managed = managed.map(|folder| folder.join(StoreConfig::FILE));
         let name = file.with_extension("redb").file_name().map_or_else(Default::default, PathBuf::from);
         *path = Some(managed.unwrap_or_else(|| folder(file).join(name)));
     }
+}
+
+/// Returns the first of the `folders` that a service manager names, with colons between them.
+fn first_folder(folders: &OsStr) -> Option<PathBuf> {
+    std::env::split_paths(folders).next().filter(|folder| !folder.as_os_str().is_empty())
 }
 
 /// Sets the password of a shared store whose URL has none: from the file that `config` names, or else from the
@@ -170,6 +176,15 @@ fn wrong(file: &Path, error: &ConfigError) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bug: the list was taken for the name of one folder.
+    #[test]
+    fn of_several_folders_for_state_the_first_is_taken() {
+        let first = |folders: &str| first_folder(OsStr::new(folders));
+        assert_eq!(first("/var/lib/lessor:/var/lib/other"), Some("/var/lib/lessor".into()));
+        assert_eq!(first("/var/lib/lessor"), Some("/var/lib/lessor".into()));
+        assert_eq!(first(""), None);
+    }
 
     /// The bug: such a configuration was accepted, and the first decision of an operator ruined the other file.
     #[test]
