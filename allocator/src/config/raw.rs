@@ -1,7 +1,7 @@
 //! The raw configuration, before it is checked: the only types here that know serde. They are read from TOML.
 
 use super::error::one_line;
-use super::{ConfigError, place};
+use super::{ConfigError, place, store};
 use lessor_ledger::limit_text::{RULES_EXAMPLE, RawLimit};
 use lessor_ledger::rule_text::{Count, RawRule, Timespan};
 use serde::Deserialize;
@@ -169,7 +169,10 @@ pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = key(error.path());
         let error = error.into_inner();
-        let problem = problem(&key, error.message());
+        let problem = match key.starts_with("store") && store::may_be_url(error.message()) {
+            true => format!("{key} is {}: use store.url", store::shown(error.message())),
+            false => problem(&key, error.message()),
+        };
         match (key.is_empty(), error.span()) {
             (true, Some(span)) => ConfigError::at(text, span.start, problem),
             (true, None) | (false, _) => ConfigError::at(text, place::offset(text, &key), problem),
@@ -180,11 +183,11 @@ pub(super) fn read(text: &str) -> Result<RawConfig, ConfigError> {
 /// Longest quote of a line, in characters.
 const QUOTED_MAX: usize = 200;
 
-/// Quotes `line`. The value is left out if it may be the URL of a store, with a password in it.
+/// Quotes `line`. The value is left out if it may be a password, or the URL of a store with a password in it.
 fn quoted(line: &str) -> String {
     let line = line.trim();
     let shown: String = line.chars().take(QUOTED_MAX).collect();
-    if !line.contains("url") && !line.contains("://") {
+    if !["url", "://", "password"].iter().any(|word| line.contains(word)) {
         return shown;
     }
     let key = shown.split_once('=').map_or("", |(key, _)| key.trim_end());

@@ -25,8 +25,9 @@ pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
         ("timeout", raw.timeout.is_some()),
         ("version", raw.version.is_some()),
     ];
+    let shown_kind = shown(kind);
     if let Some((key, _)) = own.into_iter().find(|(_, is_said)| *is_said && !is_shared) {
-        return Err(format!("store.{key} is set with kind = {kind:?}, which has none: leave it out"));
+        return Err(format!("store.{key} is set with kind = {shown_kind}, which has none: leave it out"));
     }
     let path = raw.path.as_deref();
     match (kind, path) {
@@ -34,17 +35,35 @@ pub(super) fn store(raw: &RawStore) -> Result<StoreConfig, String> {
             Err("store.path is \"\": use the path of a file, for example \"/var/lib/lessor/lessor.redb\""
                 .to_owned())
         }
+        ("embedded", Some(path)) if path.contains("://") => Err(
+            "store.path is a URL, and store.kind is \"embedded\": name a file, or use store.url with another kind"
+                .to_owned(),
+        ),
         ("embedded", path) => Ok(StoreConfig::Embedded { path: path.map(Into::into) }),
         ("memory", None) => Ok(StoreConfig::Memory),
         ("memory", Some(path)) => {
-            Err(format!("store.path is {path:?}: a store in memory has none, leave it out"))
+            Err(format!("store.path is {}: a store in memory has none, leave it out", shown(path)))
         }
         ("redis" | "postgres" | "etcd", Some(path)) => {
-            Err(format!("store.path is {path:?}: a store of kind {kind} has none, use store.url"))
+            Err(format!("store.path is {}: a store of kind {kind} has none, use store.url", shown(path)))
         }
         ("redis" | "postgres" | "etcd", None) => Ok(StoreConfig::Shared(Box::new(shared(kind, raw)?))),
-        _ => Err(format!("store.kind is {kind:?}: use one of {}", StoreConfig::KINDS.join(", "))),
+        _ => Err(format!("store.kind is {shown_kind}: use one of {}", StoreConfig::KINDS.join(", "))),
     }
+}
+
+/// Formats `value` for an error. A value that may be a URL is left out, with the password that it may have.
+pub(super) fn shown(value: &str) -> String {
+    if may_be_url(value) {
+        "not shown, as it may be a URL with a password".to_owned()
+    } else {
+        format!("{value:?}")
+    }
+}
+
+/// Whether `text` may be the URL of a store, or hold one.
+pub(super) fn may_be_url(text: &str) -> bool {
+    text.contains("://") || text.contains('@')
 }
 
 fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
@@ -69,7 +88,8 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
     }
     if let (Some(file), true) = (password_file, url.has_password()) {
         return Err(format!(
-            "store.password_file is {file:?}, and store.url has a password, too: leave one of them out"
+            "store.password_file is {}, and store.url has a password, too: leave one of them out",
+            shown(file)
         ));
     }
     let mut cells = CellsConfig::new(url);
@@ -94,6 +114,9 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
             return Err(format!("store.timeout is {timeout:?}: use {:?} to {:?}", TIMEOUT.0, TIMEOUT.1));
         }
         cells.timeout = timeout;
+    }
+    if may_be_url(&cells.prefix) {
+        return Err(format!("store.prefix is {}: use store.url", shown(&cells.prefix)));
     }
     check_prefix(&cells.prefix).map_err(|problem| format!("store.prefix: {problem}"))?;
     // Reads the files of TLS.
@@ -195,19 +218,41 @@ mod tests {
         let store = store_of(&with_file("redis://h")).expect("it is one");
         let StoreConfig::Shared(shared) = &store else { panic!("{store:?}") };
         assert_eq!(shared.password_file.as_deref(), Some(Path::new("/run/word")));
+        let at = |line: &str, key: &str| line.replacen("KEY", &format!("{key} = \"redis://:s3cret@h\""), 1);
+        let (unquoted, no_prefix) =
+            ("kind = \"redis\"\npassword = s3cret", "kind = \"redis\"\nurl = \"redis://h\"\nKEY");
+        let hidden = "not shown, as it may be a URL with a password";
         for (lines, said) in [
+            (at("KEY", "kind"), format!("store.kind is {hidden}: use one of")),
+            (at("KEY\nreplicas = 1", "kind"), format!("store.replicas is set with kind = {hidden}")),
+            (at("KEY", "path"), "store.path is a URL, and store.kind is \"embedded\"".to_owned()),
+            (
+                at("kind = \"redis\"\nKEY", "path"),
+                format!("store.path is {hidden}: a store of kind redis has none"),
+            ),
+            (
+                at("kind = \"memory\"\nKEY", "path"),
+                format!("store.path is {hidden}: a store in memory has none"),
+            ),
+            (at(no_prefix, "prefix"), format!("store.prefix is {hidden}: use store.url")),
+            (at(no_prefix, "replicas"), format!("store.replicas is {hidden}: use store.url")),
+            (at(no_prefix, "timeout"), format!("store.timeout is {hidden}: use store.url")),
+            (unquoted.to_owned(), "in: password = …".to_owned()),
             (
                 with_file("redis://:s3cret@h"),
-                "store.password_file is \"/run/word\", and store.url has a password",
+                "store.password_file is \"/run/word\", and store.url has a password".to_owned(),
             ),
-            (with_file("redis://h").replace("/run/word", ""), "store.password_file is \"\": use the path"),
+            (
+                with_file("redis://h").replace("/run/word", ""),
+                "store.password_file is \"\": use the path".to_owned(),
+            ),
             (
                 "password_file = \"/run/word\"".to_owned(),
-                "store.password_file is set with kind = \"embedded\"",
+                "store.password_file is set with kind = \"embedded\"".to_owned(),
             ),
         ] {
             let error = store_of(&lines).expect_err(&lines);
-            assert!(error.contains(said) && !error.contains("s3cret"), "{error}");
+            assert!(error.contains(&said) && !error.contains("s3cret"), "{error}");
         }
     }
 
