@@ -10,6 +10,7 @@ mod soaked;
 mod table;
 
 use crate::failure::Failure;
+use crate::print::print;
 use chosen::Chosen;
 use clap::Args;
 use lessor_ledger::Rule;
@@ -22,8 +23,7 @@ use lessor_sim::traffic::{WORKLOADS, Workload};
 use lessor_sim::{SECOND, generator, replay, soak};
 use numbers::within;
 use runs::{Job, Run};
-use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -33,7 +33,7 @@ Examples:
   lessor simulate --soak 10m";
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 every invariant held, 1 an invariant failed, 2 bad command line or configuration.";
+Exit codes: 0 every invariant held, 1 an invariant failed or stdout cannot be written, 2 bad command line or configuration.";
 
 /// `lessor simulate`.
 #[derive(Debug, Args)]
@@ -154,10 +154,9 @@ pub(crate) fn after_help() -> String {
 
 /// Runs the command. An over-admission, or another invariant that failed, is an exit code of 1.
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
-    match args.run() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Failure::Run("an invariant did not hold: see above".to_owned())),
-        Err(problem) => Err(Failure::Input(problem)),
+    match args.run()? {
+        true => Ok(()),
+        false => Err(Failure::Run("an invariant did not hold: see above".to_owned())),
     }
 }
 
@@ -166,31 +165,41 @@ fn parse_workload(text: &str) -> Result<Workload, String> {
     known.ok_or_else(|| format!("use one of {}", WORKLOADS.map(|(name, _)| name).join(", ")))
 }
 
+/// Runs the one `setup`, and prints it and the result; returns false if an invariant failed.
+fn one(setup: &Setup) -> Result<bool, Failure> {
+    print(format!("{}\n", text::write(setup)))?;
+    let (told, held) = replay::told(setup);
+    print(told)?;
+    Ok(held)
+}
+
 impl SimulateArgs {
-    /// Runs everything; returns false if an invariant failed. An error is about the arguments, in one line.
-    fn run(&self) -> Result<bool, String> {
+    /// Runs everything; returns false if an invariant failed.
+    fn run(&self) -> Result<bool, Failure> {
         if let Some(wall) = self.soak {
-            return Ok(soaked::show(&soak::soak(self.seed, self.threads, wall), self.json));
+            let soaked = soak::soak(self.seed, self.threads, wall);
+            print(soaked::told(&soaked, self.json))?;
+            return Ok(soaked.failures.is_empty());
         }
         if let Some(seed) = self.swarm {
-            return Ok(replay::show(&generator::draw(seed)));
+            return one(&generator::draw(seed));
         }
         if let Some(line) = &self.replay {
-            return Ok(replay::show(&text::read(line)?));
+            return one(&text::read(line).map_err(Failure::Input)?);
         }
-        let chosen = self.chosen()?;
+        let chosen = self.chosen().map_err(Failure::Input)?;
+        let not_drawn = |path: &Path, error: String| Failure::Input(format!("--plot {path:?}: {error}"));
         if let Some(path) = &self.plot {
-            plot::try_file(path).map_err(|error| format!("--plot {path:?}: {error}"))?;
+            plot::try_file(path).map_err(|error| not_drawn(path, error.to_string()))?;
         }
         let runs = runs::run_all(self.jobs(&chosen), self.threads);
         let text = match self.json {
             true => format!("{}\n", json::json(&runs)),
             false => table::table(&self.title(&chosen), self.nodes, &runs),
         };
-        // A reader that went away after a few lines has seen enough.
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        print(text)?;
         if let Some(path) = &self.plot {
-            self.draw(&chosen, &runs).map_err(|error| format!("--plot {path:?}: {error}"))?;
+            self.draw(&chosen, &runs).map_err(|error| not_drawn(path, error))?;
         }
         Ok(runs.iter().all(|run| run.result.is_ok()))
     }

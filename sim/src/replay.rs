@@ -1,27 +1,19 @@
-//! Runs one setup for a reader and shows the result; a failure is cut down to what matters. The `simulate` tool uses it
-//! for `--generator` and `--replay`, and a soak for its failures.
+//! Runs one setup for a reader and tells the result; a failure is cut down to what matters. The `simulate` tool uses it
+//! for `--swarm` and `--replay`, and a soak for its failures.
 
 use crate::setup::Setup;
 use crate::shrink::shrink;
+use crate::soak;
 use crate::world::Failure;
-use crate::{soak, text};
 
 /// Most runs to cut a failure down: some seconds.
 const BUDGET: usize = 600;
 
-/// Runs `setup` and prints the result. Returns false if anything was wrong.
-pub fn show(setup: &Setup) -> bool {
-    println!("{}", text::write(setup));
+/// Runs `setup`. Returns the result in words, and whether nothing was wrong.
+pub fn told(setup: &Setup) -> (String, bool) {
     match soak::run(setup.clone()) {
-        Ok(report) => {
-            println!("{report:#?}");
-            true
-        }
-        Err(failure) => {
-            println!("{failure}");
-            println!("\n{}", cut_down(setup, &failure));
-            false
-        }
+        Ok(report) => (format!("{report:#?}\n"), true),
+        Err(failure) => (format!("{failure}\n\n{}\n", cut_down(setup, &failure)), false),
     }
 }
 

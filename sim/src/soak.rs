@@ -7,6 +7,7 @@ use crate::setup::Setup;
 use crate::world::{Failure, Report, Watch, World};
 use crate::{generator, replay};
 use lessor_protocol::{Clock, Moment};
+use std::io::{Write as _, stderr};
 use std::panic::catch_unwind;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +87,9 @@ pub fn soak(first: u64, threads: usize, wall: Duration) -> Soaked {
                     let setup = generator::swarm(next.fetch_add(1, Ordering::Relaxed));
                     let result = run(setup.clone());
                     if let Err(failure) = &result {
-                        eprintln!("{failure}\n{}\n", replay::cut_down(&setup, failure));
+                        let cut_down = replay::cut_down(&setup, failure);
+                        // The line needs no reader: the failure is also in the result.
+                        let _ = writeln!(stderr(), "{failure}\n{cut_down}\n");
                     }
                     let mut all = all.lock().expect("no panic while it is held");
                     all.0.add(result);
@@ -103,7 +106,8 @@ fn show_progress((soaked, shown): &mut (Soaked, Moment), start: Moment, now: Mom
         return;
     }
     *shown = now;
-    eprintln!(
+    let _ = writeln!(
+        stderr(),
         "{:>5} s: {} seeds, {:.1} simulated hours, {} admissions, {} faults, {} over-admissions, {} failures",
         now.since(start).as_secs(),
         soaked.seeds,

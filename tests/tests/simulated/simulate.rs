@@ -3,7 +3,7 @@
 use scenarios::process::lessor;
 use serde_json::Value;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// A drain by Zipf demand for half of the run: small, but every policy has something to do.
 const DRAIN: &str = "--nodes 20 --seconds 8 --workload zipf --demand 4000 --ease-off false";
@@ -231,4 +231,24 @@ fn a_bad_configuration_is_refused_as_the_allocator_would() {
         problem.contains("bad.toml") && problem.contains("line 3: limit \"a\": rules[0].per"),
         "{problem}"
     );
+}
+
+/// The bug: the command panicked if its output could not be written, and its other forms said nothing of it.
+#[test]
+fn an_output_that_cannot_be_written_is_a_failure_and_a_reader_that_went_away_is_none() {
+    let line = printed("--swarm 3", &[]).lines().next().expect("the setup").to_owned();
+    let small = ["--nodes", "1", "--seconds", "1", "--demand", "1"];
+    for arguments in [&["--swarm", "3"][..], &["--replay", line.as_str()], &["--soak", "1ms"], &small] {
+        let code = |stdout: Stdio| {
+            let mut command = Command::new(lessor());
+            let output = command.arg("simulate").args(arguments).stdout(stdout).output();
+            let output = output.expect("the command starts");
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (_, closed) = std::io::pipe().expect("a pipe");
+        assert_eq!(code(closed.into()).0, Some(0), "{arguments:?}");
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("a device");
+        let (exit, said) = code(full.into());
+        assert!(exit == Some(1) && said.contains("cannot write to stdout"), "{arguments:?}: {exit:?} {said}");
+    }
 }
