@@ -5,7 +5,6 @@ use crate::failure::Failure;
 use crate::print;
 use clap::Args;
 use serde_json::Value;
-use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -59,7 +58,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
     });
     for file in files(&args.file) {
         let wrong = |problem: String| Failure::Input(format!("{}: {problem}", file.display()));
-        let opened = File::open(&file).map_err(|error| wrong(error.to_string()))?;
+        let opened = lessor_files::open(&file).map_err(|error| wrong(error.to_string()))?;
         let mut lines = BufReader::new(opened);
         for number in 1.. {
             let mut line = vec![];

@@ -58,6 +58,9 @@ enum StoreCommand {
 /// The environment variable with a password that is not in a URL. No list of processes shows it.
 pub(crate) const STORE_PASSWORD: &str = "LESSOR_STORE_PASSWORD";
 
+/// Largest export, in bytes: of several million pools.
+const DUMP_MAX: u64 = 4 << 30;
+
 /// Longest time to connect: no hot path waits for it, and a distant server may be slow to accept a connection.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
 
@@ -84,8 +87,8 @@ pub(crate) fn run(args: &StoreArgs) -> Result<(), Failure> {
         }
         StoreCommand::Import { from, file, nothing_was_lent_since: _ } => {
             let name = from.display();
-            let text = std::fs::read_to_string(from)
-                .map_err(|error| Failure::Input(format!("cannot read {name}: {error}")))?;
+            let text =
+                lessor_files::text(from, DUMP_MAX).map_err(|error| Failure::Input(error.to_string()))?;
             let dump = Dump::parse(&text).map_err(|problem| Failure::Input(format!("{name}: {problem}")))?;
             Embedded::import(file, &dump).map_err(|error| failed(&error))?;
             print(&format!("{}: {}", file.display(), counted(&dump)))

@@ -8,7 +8,7 @@ mod token;
 pub use reloading::{Look, Reloading};
 pub use token::Token;
 
-use std::fs::{Metadata, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -58,21 +58,30 @@ pub fn mark(path: &Path) -> Option<Mark> {
     std::fs::metadata(path).ok().map(of)
 }
 
+/// Opens `file`, a regular file, to read it. A pipe is refused without waiting for it.
+///
+/// # Errors
+/// If it cannot be opened, or is no regular file.
+pub fn open(file: &Path) -> io::Result<File> {
+    let opened = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(file)?;
+    match opened.metadata()?.is_file() {
+        true => Ok(opened),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
 /// Reads `file`, a regular file of at most `max` bytes. A pipe is refused without waiting for it.
 ///
 /// # Errors
 /// If it cannot be read, is no regular file, or is larger.
 pub fn read(file: &Path, max: u64) -> Result<Vec<u8>, FileError> {
     let read = || {
-        let opened = OpenOptions::new().read(true).custom_flags(NONBLOCK).open(file)?;
-        if !opened.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-        }
         let mut bytes = vec![];
-        opened.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+        open(file)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().map_err(|error| FileError::of(file, format!("cannot be read: {error}")))?;
+    let bytes: io::Result<Vec<u8>> = read();
+    let bytes = bytes.map_err(|error| FileError::of(file, format!("cannot be read: {error}")))?;
     if bytes.len() as u64 > max {
         let bound = if max < 1 << 20 { format!("{} KiB", max >> 10) } else { format!("{} MiB", max >> 20) };
         return Err(FileError::of(file, format!("it is larger than {bound}")));

@@ -10,6 +10,7 @@ pub(crate) use address::{AddressArgs, TlsArgs, TokenArgs};
 pub(crate) use args::LimitsArgs;
 pub(crate) use server::Server;
 
+use crate::configuration::FILE_MAX;
 use crate::failure::Failure;
 use crate::print::print;
 use crate::runtime;
@@ -207,11 +208,14 @@ fn read(text: &str, place: &str) -> Result<Value, Failure> {
 }
 
 fn text_of(file: &std::path::Path) -> Result<String, Failure> {
-    let wrong = |error| Failure::Input(format!("cannot read {}: {error}", file.display()));
-    if file.as_os_str() == "-" {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map_err(wrong)?;
-        return Ok(text);
+    if file.as_os_str() != "-" {
+        return lessor_files::text(file, FILE_MAX).map_err(|error| Failure::Input(error.to_string()));
     }
-    std::fs::read_to_string(file).map_err(wrong)
+    let mut text = String::new();
+    let read = std::io::stdin().take(FILE_MAX + 1).read_to_string(&mut text);
+    match read {
+        Ok(bytes) if bytes as u64 <= FILE_MAX => Ok(text),
+        Ok(_) => Err(Failure::Input(format!("stdin has more than {FILE_MAX} bytes"))),
+        Err(error) => Err(Failure::Input(format!("cannot read stdin: {error}"))),
+    }
 }

@@ -1,7 +1,7 @@
 //! The limit that is simulated, from the command line or from an allocator's configuration. Either way it is read as
 //! the allocator would read it, or refused in one line.
 
-use crate::configuration;
+use crate::configuration::{self, FILE_MAX};
 use lessor_allocator::config::{Config, Keyed, LimitConfig};
 use lessor_ledger::pool::Plan;
 use lessor_sim::setup::{parse_rules, plan};
@@ -24,7 +24,7 @@ pub(super) fn from_text(text: &str, ease_off: Option<bool>) -> Result<Chosen, St
 /// Reads the limit `name` of the configuration in `path`, or the only one.
 pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>) -> Result<Chosen, String> {
     let wrong = |problem: &dyn std::fmt::Display| format!("--config {path:?}: {problem}");
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let text = lessor_files::text(path, FILE_MAX).map_err(|error| wrong(&error.problem))?;
     let config = Config::parse_in(&text, &configuration::folder(path)).map_err(|error| wrong(&error))?;
     let limit = pick(&config.limits, name).map_err(|problem| wrong(&problem))?;
     if let Some(upstream) = &limit.upstream {

@@ -366,3 +366,26 @@ fn the_files_of_the_store_are_for_its_user_alone_and_no_links() {
         std::fs::rename(&elsewhere, path).expect("the file can be renamed");
     }
 }
+
+/// The bug: these commands waited for a writer for ever.
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("the command runs").success());
+    let (pipe, store) = (pipe.to_str().expect("UTF-8"), folder.path().join("new.redb"));
+    let store = store.to_str().expect("UTF-8");
+    for arguments in [
+        &["simulate", "--config", pipe][..],
+        &["audit", pipe],
+        &["limits", "set", "a", "--file", pipe],
+        &["store", "import", pipe, store, "--nothing-was-lent-since"],
+        &["demo", "--trace", pipe],
+    ] {
+        let output = Command::new("timeout").arg("10").arg(lessor()).args(arguments).output();
+        let output = output.expect("the command runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains("it is no regular file"), "{arguments:?}: {said}");
+    }
+}

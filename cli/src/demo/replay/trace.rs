@@ -18,6 +18,9 @@ pub(crate) struct Request {
 /// Most requests in one file. They are held in memory a few times over; ten million are about 1 GB.
 const REQUESTS_MAX: usize = 10_000_000;
 
+/// Largest file, in bytes: that many requests of long names.
+const BYTES_MAX: u64 = 1 << 30;
+
 /// Latest offset, in seconds: a year. It is far beyond what an operator replays, and nanoseconds of it never overflow.
 const OFFSET_MAX_S: f64 = 366.0 * 24.0 * 3600.0;
 
@@ -31,8 +34,7 @@ const CLIENT: &str = "client";
 /// If the file cannot be read, lacks a column, has no request, or has a value that does not fit its column.
 pub(crate) fn read(file: &Path) -> Result<Vec<Request>, Failure> {
     let name = file.display();
-    let bytes =
-        std::fs::read(file).map_err(|error| Failure::Input(format!("cannot read {name}: {error}")))?;
+    let bytes = lessor_files::read(file, BYTES_MAX).map_err(|error| Failure::Input(error.to_string()))?;
     parse(&bytes).map_err(|problem| Failure::Input(format!("{name}{problem}")))
 }
 
@@ -142,6 +144,6 @@ mod tests {
     #[test]
     fn a_file_that_is_not_there_is_named() {
         let error = read(Path::new("no/such/file.csv")).expect_err("it is not there");
-        assert!(error.to_string().starts_with("cannot read no/such/file.csv: "), "{error}");
+        assert!(error.to_string().starts_with("no/such/file.csv: cannot be read: "), "{error}");
     }
 }
