@@ -27,7 +27,8 @@ pub(super) fn from_file(path: &Path, name: Option<&str>, ease_off: Option<bool>)
     let text = lessor_files::text(path, FILE_MAX).map_err(|error| wrong(&error.problem))?;
     let config = Config::parse_in(&text, &configuration::folder(path)).map_err(|error| wrong(&error))?;
     let limit = pick(&config.limits, name).map_err(|problem| wrong(&problem))?;
-    if let Some(upstream) = &limit.upstream {
+    // A limit in a store that several allocators share still has its rules here.
+    if let Some(upstream) = limit.leased_from() {
         return Err(wrong(&format!(
             "{}: upstream is {upstream}, whose configuration has the rules",
             limit.name

@@ -252,3 +252,12 @@ fn an_output_that_cannot_be_written_is_a_failure_and_a_reader_that_went_away_is_
         assert!(exit == Some(1) && said.contains("cannot write to stdout"), "{arguments:?}: {exit:?} {said}");
     }
 }
+
+/// The bug: such a limit was taken for one of another allocator, whose configuration has the rules.
+#[test]
+fn a_limit_of_a_shared_store_is_simulated_by_its_rules() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/compose/redis.toml");
+    let small = "--nodes 1 --seconds 1 --demand 1 --config";
+    let table = printed(small, &[file.to_str().expect("a path"), "--name", "vendor/messages"]);
+    assert!(table.starts_with("vendor/messages"), "{table}");
+}
