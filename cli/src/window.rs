@@ -6,17 +6,18 @@ use std::time::Duration;
 /// Returns the most permits in any half-open window of length `per`, of admissions in the order of time, with their
 /// permits.
 pub(crate) fn most_in_any(admitted: impl Iterator<Item = (Moment, u64)> + Clone, per: Duration) -> u64 {
-    let (mut sum, mut most) = (0, 0);
+    // Thousands of the largest calls are more than 64 bits hold.
+    let (mut sum, mut most) = (0u128, 0);
     let mut oldest = admitted.clone().peekable();
     // A window is fullest when it takes in one more, so the windows that end at an admission are enough.
     for (last, permits) in admitted {
-        sum += permits;
+        sum += u128::from(permits);
         while let Some((_, permits)) = oldest.next_if(|(first, _)| last.since(*first) >= per) {
-            sum -= permits;
+            sum -= u128::from(permits);
         }
         most = most.max(sum);
     }
-    most
+    u64::try_from(most).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ use std::time::Duration;
 /// Time for which nodes have known their limits when the first request comes: enough for a first lease.
 const AHEAD: Duration = Duration::from_secs(1);
 
+/// Latest time of a request. Terms of leases and windows after it are in 64 bits, too.
+const AT_MAX: Moment = Moment::from_nanos(u64::MAX / 2);
+
 /// Time after the last request for which a caller may still wait. A longer wait counts as endless: the reader of the
 /// answers waits too.
 const RUN_OUT: Duration = Duration::from_secs(3600);
@@ -114,6 +117,10 @@ impl Fleet {
     /// # Errors
     /// If nodes cannot do what it asks, or there is no such pool: the problem, beginning with the field.
     pub(crate) fn request(&mut self, request: &Request, ticket: u64) -> Result<(), String> {
+        if request.at > AT_MAX {
+            let (at, most) = (request.at.as_nanos(), AT_MAX.as_nanos());
+            return Err(format!("at_ns is {at}: use at most {most} with --nodes, a time in the year 2262"));
+        }
         let id = self.pool_id(request)?;
         let changed = match &request.call {
             Call::Set(rules, carry_over) => Some((self.changed(request, rules)?, *carry_over)),

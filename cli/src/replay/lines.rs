@@ -6,13 +6,16 @@ use super::request::{Call, Request};
 use crate::failure::Failure;
 use lessor_protocol::Moment;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read, stdin};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, stdin};
 use std::path::Path;
 use std::time::Duration;
 
 /// Longest line, in bytes. A request takes about a hundred, new rules a few hundred; a line without an end must not
 /// fill the memory.
 const LINE_MAX: u64 = 1 << 20;
+
+/// The bytes that some programs put before the first line of a text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// The columns of a CSV file, in any order; others are ignored.
 const OFFSET: &str = "offset_s";
@@ -73,10 +76,12 @@ impl Lines {
         let input: Box<dyn Read> = if file == Path::new("-") {
             Box::new(stdin())
         } else {
-            let opened = File::open(file);
-            Box::new(
-                opened.map_err(|error| Failure::Input(format!("cannot read {}: {error}", file.display())))?,
-            )
+            let wrong = |error: io::Error| Failure::Input(format!("cannot read {}: {error}", file.display()));
+            let opened = File::open(file).map_err(wrong)?;
+            if opened.metadata().map_err(wrong)?.is_dir() {
+                return Err(wrong(ErrorKind::IsADirectory.into()));
+            }
+            Box::new(opened)
         };
         Ok(Lines::new(input, csv, margin))
     }
@@ -137,6 +142,9 @@ impl Lines {
         }
         if self.line.len() as u64 == LINE_MAX && self.line.last() != Some(&b'\n') {
             self.input.skip_until(b'\n').map_err(broken)?;
+        }
+        if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
+            self.line.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(true)
     }

@@ -51,7 +51,8 @@ fn figure(root: &Area<'_>, flows: &[(String, Flow)]) -> Drawn {
         let steps = |calls: &[(u64, u64)]| {
             let mut sums = [0u64; STEPS];
             for (at, permits) in calls {
-                sums[usize::try_from((at - first) / step).unwrap_or(STEPS).min(STEPS - 1)] += permits;
+                let sum = &mut sums[usize::try_from((at - first) / step).unwrap_or(STEPS).min(STEPS - 1)];
+                *sum = sum.saturating_add(*permits);
             }
             sums
         };

@@ -62,7 +62,7 @@ struct Row {
     refused: u64,
     /// Calls that would have been refused or made to wait if the limit were not in shadow mode.
     shadow_refused: u64,
-    /// Permits admitted, and permits of them given back. `most` excludes the latter, and includes permits that limits
+    /// Permits admitted, and permits of them given back, up to the largest number. `most` excludes the latter, and includes permits that limits
     /// below admitted.
     permits: u64,
     refunded: u64,
@@ -117,7 +117,7 @@ impl Summary {
             let found = self.pools.entry(id).or_default();
             let refunded = found.refund(at, permits, longest);
             if index == 0 {
-                found.refunded += refunded;
+                found.refunded = found.refunded.saturating_add(refunded);
             }
         }
     }
@@ -201,7 +201,10 @@ impl Found {
             admitted,
             refused: self.refused + self.promised.saturating_sub(admitted),
             shadow_refused: self.shadow_refused,
-            permits: self.admissions.iter().map(|admission| admission.permits).sum(),
+            permits: self
+                .admissions
+                .iter()
+                .fold(0u64, |sum, admission| sum.saturating_add(admission.permits)),
             refunded: self.refunded,
             most: spans.iter().map(most).collect(),
             longest_wait_ns: waits.max().unwrap_or(0),

@@ -255,3 +255,19 @@ fn what_nodes_cannot_do_is_said() {
     );
     assert!(problem(2).starts_with("line 2: missing field"));
 }
+
+/// The bug: a pool was asked for at the end of time, which a check of its books took for a mistake.
+#[test]
+fn a_time_that_nodes_cannot_reach_is_a_bad_line() {
+    let requests = [
+        "{\"at_ns\":18446744073709551615,\"limit\":\"a\",\"op\":\"try_acquire\",\"permits\":1}".to_owned(),
+        request("9223372036854775807 try_acquire 1"),
+    ];
+    let answers = leased(WINDOW, 2, &requests);
+    let error = answers[0]["error"].as_str().expect("it is wrong");
+    assert!(
+        error.starts_with("line 1: at_ns is 18446744073709551615: use at most 9223372036854775807"),
+        "{error}"
+    );
+    assert_eq!(answers[1]["ok"], true);
+}

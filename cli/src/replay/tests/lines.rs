@@ -124,3 +124,44 @@ fn the_ends_of_time_are_survived() {
         "{ kind = \"token_bucket\", capacity = 9007199254740991, refill = 9007199254740991, per = \"366d\" }";
     check(most, &[("0 try_acquire 9007199254740991", "ok 0"), ("366h peek 0", "ok 375299968947541")]);
 }
+
+/// The bug: the sums overflowed.
+#[test]
+fn more_permits_than_can_be_counted_are_summed_up_to_the_largest_number() {
+    let largest = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 9007199254740991, per = \"1s\" }]";
+    let config = Config::parse(largest).expect("a good configuration");
+    let take = |at: u64| request(&format!("{at}s try_acquire 9007199254740991"));
+    let requests: Vec<String> = (0..2_101).map(take).collect();
+    let csv = Csv { limit: Ok("a".to_owned()), keyed: false, patience: None };
+    let mut lines = Lines::new(Box::new(Cursor::new(requests.join("\n").into_bytes())), csv, MARGIN);
+    let mut keeper = Keeper::Central(Contract::new(&config));
+    let (mut summary, mut out) = (Summary::new(&config), Out::new(vec![], false));
+    replay(&mut keeper, &mut lines, Some(&mut summary), &mut out).expect("it can be read").expect("memory");
+    let told: Value = serde_json::from_str(&summary.json()).expect("JSON");
+    assert_eq!(
+        (&told["limits"][0]["admitted"], &told["limits"][0]["permits"]),
+        (&json!(2_101), &json!(u64::MAX))
+    );
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    plot::draw(file.path(), &summary.flows()).expect("it can be drawn");
+}
+
+/// The bug: the mark was taken for a part of the first request.
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    for first in [request("0 peek 1").replace("\"a\"", "\"b\""), "offset_s,client\n0,u".to_owned()] {
+        let expected = answers(CONFIG, &first);
+        assert!(!expected[0].contains("error"), "{expected:?}");
+        assert_eq!(answers(CONFIG, &format!("\u{feff}{first}")), expected);
+    }
+}
+
+/// The bug: a folder was opened, and failed with another exit code than a file that is not there.
+#[test]
+fn what_cannot_be_opened_is_a_wrong_input() {
+    let csv = Csv { limit: Ok("a".to_owned()), keyed: true, patience: None };
+    for file in ["/", "/nowhere"] {
+        let opened = Lines::open(Path::new(file), csv.clone(), MARGIN);
+        assert!(matches!(opened, Err(Failure::Input(said)) if said.contains("cannot read /")), "{file}");
+    }
+}
