@@ -48,9 +48,10 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let (sender, seen) = sync_channel(1);
     let chosen = Arc::new(Mutex::new(None));
     let asker = runtime.spawn(ask(server, args.every, chosen.clone(), sender));
-    let mut terminal = ratatui::init();
-    let shown = watch(&mut terminal, Screen::new(args.sort), &seen, &chosen);
-    ratatui::restore();
+    let shown = ratatui::try_init()
+        .and_then(|mut terminal| watch(&mut terminal, Screen::new(args.sort), &seen, &chosen));
+    // If it failed, there may be nothing to restore.
+    let _ = ratatui::try_restore();
     asker.abort();
     shown.map_err(|error| Failure::Run(format!("the terminal cannot be used: {error}")))
 }
