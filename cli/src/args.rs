@@ -229,6 +229,9 @@ pub(crate) struct ServeArgs {
 pub(crate) struct CheckArgs {
     /// The configuration.
     pub(crate) file: PathBuf,
+    /// The address that `serve` is told to listen on, in place of the configuration's.
+    #[arg(long, value_name = "ADDR", env = "LESSOR_LISTEN")]
+    pub(crate) listen: Option<Listen>,
 }
 
 /// Where an allocator of a demo listens if no argument says where.

@@ -11,7 +11,7 @@ use lessor_allocator::Server;
 /// Prints the configuration with every default in it, or fails with the error.
 pub(crate) fn run(args: &CheckArgs) -> Result<(), Failure> {
     let config = configuration::of_allocator(&args.file, &configuration::text(&args.file)?)?;
-    configuration::is_closed(&config, &config.server.listen)?;
+    configuration::is_closed(&config, args.listen.as_ref().unwrap_or(&config.server.listen))?;
     let mut opened = config.clone();
     configuration::unlock_store(&mut opened, &args.file)?;
     // Creating the clients of stores needs a runtime. They send no request.

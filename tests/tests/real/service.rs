@@ -4,6 +4,7 @@
 mod ends;
 mod secrets;
 mod unit;
+mod variables;
 
 use lessor_protocol::CLOCK;
 use rustix::process::Signal;
