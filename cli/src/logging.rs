@@ -1,6 +1,7 @@
 //! Where log lines go, and their format. They go to stderr: stdout belongs to the output of a command.
 
 use clap::ValueEnum;
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use tracing::Subscriber;
 use tracing_subscriber::filter::LevelFilter;
@@ -32,11 +33,16 @@ where
         .with_writer(std::io::stderr)
         // Reporting that stderr cannot be written, on stderr, would panic.
         .log_internal_errors(false)
-        .with_ansi(std::io::stderr().is_terminal());
+        .with_ansi(has_colors(std::io::stderr().is_terminal(), std::env::var_os("NO_COLOR").as_deref()));
     match format {
         Format::Text => lines.with_filter(filter).boxed(),
         Format::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
     }
+}
+
+/// Whether log lines have colors: on a terminal, unless the variable `NO_COLOR` is set and not empty.
+fn has_colors(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
 /// Parses a filter: a level (`info`), or levels by module (`warn,lessor_allocator=debug`). A word alone is a level: the
@@ -57,6 +63,14 @@ pub(crate) fn parse_filter(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bug: only the terminal was looked at.
+    #[test]
+    fn a_terminal_has_colors_unless_an_operator_wants_none() {
+        let set = |text: &'static str| Some(OsStr::new(text));
+        assert!(has_colors(true, None) && has_colors(true, set("")));
+        assert!(!has_colors(true, set("1")) && !has_colors(false, None));
+    }
 
     /// The bug: a mistyped level was taken for the name of a module, and hid all lines, errors included.
     #[test]
