@@ -216,7 +216,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FORMAT", env = "LESSOR_LOG_FORMAT", default_value = "text")]
     pub(crate) log: Format,
     /// The log level, or levels by module such as `warn,lessor_allocator=debug`.
-    #[arg(long, value_name = "FILTER", env = "LESSOR_LOG", default_value = "info", value_parser = logging::parse_filter)]
+    #[arg(long, value_name = "FILTER", env = "LESSOR_LOG", default_value = logging::LEVEL, value_parser = logging::parse_filter)]
     pub(crate) log_level: String,
     /// Export spans to the OpenTelemetry collector at this address (OTLP over HTTP, such as http://127.0.0.1:4318).
     #[cfg(feature = "otlp")]

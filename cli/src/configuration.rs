@@ -1,7 +1,7 @@
 //! Reads the configuration of an allocator from a file. Any error in it is one line and exit code 2.
 
 use crate::failure::Failure;
-use crate::store::STORE_PASSWORD;
+use crate::store::password_of_environment;
 use lessor_allocator::cells::Password;
 use lessor_allocator::config::{LimitConfig, Listen, StoreConfig, TokensAt};
 use lessor_allocator::{Config, ConfigError};
@@ -155,7 +155,7 @@ pub(crate) fn unlock_store(config: &mut Config, file: &Path) -> Result<(), Failu
         }
         shared.cells.password = match &shared.password_file {
             Some(file) => Some(password("store.password_file", file)?),
-            None => std::env::var(STORE_PASSWORD).ok().map(Password::new),
+            None => password_of_environment(),
         };
     }
     Ok(())

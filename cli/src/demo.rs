@@ -94,13 +94,13 @@ pub(crate) fn run_node() -> Result<(), Failure> {
 /// Logs messages an operator should know, from `level` on. [`LOG`] asks for more, also in the processes that a demo
 /// starts.
 fn install_log(level: &str) {
-    let filter = EnvFilter::try_from_env(LOG).unwrap_or_else(|_| EnvFilter::new(level));
-    logging::install(Format::Text, filter);
+    let filter = EnvFilter::try_new(log_or(level).to_string_lossy());
+    logging::install(Format::Text, filter.unwrap_or_else(|_| EnvFilter::new(level)));
 }
 
 /// Returns the filter in [`LOG`], or else `level`.
 fn log_or(level: &str) -> OsString {
-    std::env::var_os(LOG).unwrap_or_else(|| level.into())
+    std::env::var_os(LOG).filter(|filter| !filter.is_empty()).unwrap_or_else(|| level.into())
 }
 
 fn show(report: &(impl Display + Serialize), json: bool) -> Result<(), Failure> {

@@ -56,7 +56,7 @@ enum StoreCommand {
 }
 
 /// The environment variable with a password that is not in a URL. No list of processes shows it.
-pub(crate) const STORE_PASSWORD: &str = "LESSOR_STORE_PASSWORD";
+const STORE_PASSWORD: &str = "LESSOR_STORE_PASSWORD";
 
 /// Largest export, in bytes: of several million pools.
 const DUMP_MAX: u64 = 4 << 30;
@@ -123,9 +123,14 @@ pub(crate) fn cells(url: &str, password_file: Option<&Path>, prefix: &str) -> Re
             return Err(Failure::Input(problem.to_owned()));
         }
         Some(file) => Some(configuration::password("--store-password-file", file)?),
-        None => std::env::var(STORE_PASSWORD).ok().map(Password::new),
+        None => password_of_environment(),
     };
     Ok(CellsConfig { password, prefix: prefix.to_owned(), timeout: CONNECT_MAX, ..CellsConfig::new(url) })
+}
+
+/// Returns the password in [`STORE_PASSWORD`]. An empty variable is not set.
+pub(crate) fn password_of_environment() -> Option<Password> {
+    std::env::var(STORE_PASSWORD).ok().filter(|password| !password.is_empty()).map(Password::new)
 }
 
 fn migrate(url: &str, password_file: Option<&Path>, prefix: &str) -> Result<(), Failure> {

@@ -19,3 +19,23 @@ fn a_check_goes_by_the_address_that_serve_is_told() {
         assert!(code == Some(2) && said.contains("0.0.0.0:7400"), "{code:?}: {said}");
     }
 }
+
+/// The bug: such a variable hid the lines of the log, or was an error that did not name it. Compose files write
+/// `${X:-}`.
+#[test]
+fn an_empty_variable_is_not_set() {
+    let (_folder, file) = folder(CONFIG);
+    let log_file = std::fs::File::create(file.with_extension("log")).expect("a writable file");
+    let mut serve = Command::new(lessor());
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).env("LESSOR_LOG", "");
+    let mut running = Running::start(serve.stderr(log_file));
+    let url = running.listens();
+    for name in ["LESSOR_CA", "LESSOR_CERT", "LESSOR_KEY", "LESSOR_TOKEN_FILE"] {
+        let mut pause = Command::new(lessor());
+        let paused = pause.args(["limits", "pause", "vendor", "--server", &url]).env(name, "").output();
+        let paused = paused.expect("the command runs");
+        assert_eq!(paused.status.code(), Some(0), "{name}: {}", String::from_utf8_lossy(&paused.stderr));
+    }
+    until("the decisions are in the log", || log(&file).contains(" INFO "));
+    assert_eq!(ended(running).0, Some(0));
+}
