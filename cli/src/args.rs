@@ -391,6 +391,12 @@ impl DemoArgs {
 
     /// Refuses options that are valid alone but not together.
     pub(crate) fn check(&self) -> Result<(), Failure> {
+        if let (Some(store), Some(_)) = (self.store.filter(|store| !store.is_shared()), &self.store_url) {
+            return Err(Failure::Input(format!(
+                "--store-url is the server of another kind of store than --store {}: leave one of them out",
+                store.name()
+            )));
+        }
         match self.vendor_halves_at.zip(self.vendor_restores_at) {
             Some((halves, restores)) if restores <= halves => Err(Failure::Input(format!(
                 "--vendor-restores-at {restores} is not after --vendor-halves-at {halves}"

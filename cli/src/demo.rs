@@ -60,13 +60,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     }
     args.check()?;
     if args.print_config {
-        let store = args.store.unwrap_or_default();
+        let (store, url) = (args.store.unwrap_or_default(), args.store_url.as_deref());
         return print(match (&args.trace, args.scenario) {
             (Some(_), _) => replay::config(args.speed()),
-            (None, Some(Scenario::ExportPerUser)) => scenario::config(store, Path::new(""))?,
+            (None, Some(Scenario::ExportPerUser)) => scenario::config(store, Path::new(""), url)?,
             (None, None) if args.rotate_every.is_some() => rotation::asking(contract::CONFIG, Path::new(""))?,
             (None, None) if args.kill_every.is_none() && args.store.is_none() => contract::CONFIG.to_owned(),
-            (None, None) => contract::config(store, Path::new(""))?,
+            (None, None) => contract::config(store, Path::new(""), url)?,
         });
     }
     install_log(LOG_LEVEL);

@@ -69,3 +69,19 @@ fn a_bad_value_is_exit_code_2() {
     check("lessor top --sort what");
     check("lessor nothing");
 }
+
+/// The bug: the URL was ignored.
+#[test]
+fn the_server_of_a_store_needs_a_store_in_a_server() {
+    let check = |store: &str| {
+        let line = ["lessor", "demo", "--store", store, "--store-url", "redis://127.0.0.1"];
+        let parsed = Cli::try_parse_from(line).expect("each option is right");
+        let Command::Demo(args) = parsed.command else { panic!("it is a demo") };
+        args.check().map_err(|failure| failure.to_string())
+    };
+    assert_eq!(check("redis"), Ok(()));
+    for store in ["embedded", "memory"] {
+        let said = check(store).expect_err(store);
+        assert!(said.contains(&format!("than --store {store}: leave")), "{said}");
+    }
+}

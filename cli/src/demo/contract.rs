@@ -39,9 +39,9 @@ use vendor::Vendor;
 /// The configuration of the allocator.
 pub(super) const CONFIG: &str = include_str!("contract/lessor.toml");
 
-/// Returns the configuration for an allocator that keeps its books in `store`; a store in a file is in `folder`.
-pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
-    place::shown(CONFIG, store, folder)
+/// Returns the configuration for an allocator that keeps its books in `store`: a file in `folder`, or the server at `url`.
+pub(super) fn config(store: Store, folder: &Path, url: Option<&str>) -> Result<String, Failure> {
+    place::shown(CONFIG, store, folder, url)
 }
 
 /// One limit of the contract, as the vendor enforces it.
@@ -115,7 +115,7 @@ async fn regions(args: &DemoArgs, centre: &str) -> Result<Vec<Served>, Failure> 
             )
         });
         let config = format!("[server]\nnode = \"region-{number}\"\n{}", leased.concat());
-        regions.push(Served::open(|folder| place::shown(&config, Store::Memory, folder), None).await?);
+        regions.push(Served::open(|folder| place::shown(&config, Store::Memory, folder, None), None).await?);
     }
     Ok(regions)
 }
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn books_in_a_file_are_a_section_of_their_own() {
-        let of = |store| config(store, Path::new("a \"folder\"")).expect("a path in Unicode");
+        let of = |store| config(store, Path::new("a \"folder\""), None).expect("a path in Unicode");
         let stored: toml::Table = of(Store::Embedded).parse().expect("TOML");
         assert_eq!(stored["store"]["path"].as_str(), Some("a \"folder\"/demo.redb"));
         assert_eq!(stored["store"]["kind"].as_str(), Some("embedded"));

@@ -74,14 +74,15 @@ impl Place {
     }
 }
 
-/// Adds a store to `config` without opening it, to print the configuration.
-pub(crate) fn shown(config: &str, store: Store, folder: &Path) -> Result<String, Failure> {
-    let url = match store {
+/// Adds a store to `config` without opening it, to print the configuration. Without a `url` it is the one of a server on
+/// this machine.
+pub(crate) fn shown(config: &str, store: Store, folder: &Path, url: Option<&str>) -> Result<String, Failure> {
+    let usual = match store {
         Store::Redis => "redis://127.0.0.1:6379",
         Store::Etcd => "etcd://127.0.0.1:2379",
         Store::Memory | Store::Embedded | Store::Postgres => "postgres://lessor@127.0.0.1/lessor",
     };
-    with_store(config, store, folder, url, CellsConfig::PREFIX)
+    with_store(config, store, folder, url.unwrap_or(usual), CellsConfig::PREFIX)
 }
 
 /// Adds `store` to `config`: a file in `folder`, or the server at `url` with names under `prefix`.
@@ -100,4 +101,17 @@ fn with_store(config: &str, store: Store, folder: &Path, url: &str, prefix: &str
         }
     };
     Ok(format!("{config}\n[store]\nkind = \"{}\"\n{more}", store.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bug: the printed configuration had another server than the one that was named.
+    #[test]
+    fn a_printed_configuration_has_the_server_that_is_named() {
+        let printed = |url| shown("", Store::Redis, Path::new(""), url).expect("text");
+        assert!(printed(Some("redis://h:1")).contains("url = \"redis://h:1\"\n"));
+        assert!(printed(None).contains("url = \"redis://127.0.0.1:6379\"\n"));
+    }
 }

@@ -42,9 +42,10 @@ fn most_and_least(lasts: Duration) -> (u64, u64) {
     (most, (most * 99).div_ceil(100))
 }
 
-/// Returns the configuration of the allocator: the limit `export` of the example configuration.
-pub(super) fn config(store: Store, folder: &Path) -> Result<String, Failure> {
-    place::shown(&limit(), store, folder)
+/// Returns the configuration of the allocator: the limit `export` of the example configuration. Its books are in a file
+/// in `folder`, or in the server at `url`.
+pub(super) fn config(store: Store, folder: &Path, url: Option<&str>) -> Result<String, Failure> {
+    place::shown(&limit(), store, folder, url)
 }
 
 fn limit() -> String {
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn the_limit_is_that_of_the_example() {
         let example = include_str!("../../../lessor.toml");
-        let config = config(Store::Memory, Path::new("")).expect("plain");
+        let config = config(Store::Memory, Path::new(""), None).expect("plain");
         let rule = |text: &str| {
             let text: toml::Table = text.parse().expect("TOML");
             let limits = text["limit"].as_array().expect("a list of limits").clone();
