@@ -51,6 +51,10 @@ impl<I> ByShare<I> {
 impl<I: Copy + Ord + Debug> Ranked<ByShare<I>> {
     /// Pours `level` over all of these claims but `aside`, and over `own`. Returns the level for the claims that are not full.
     pub(super) fn pour(&self, aside: Option<&ByShare<I>>, own: &ByShare<()>, level: Level) -> Level {
+        // Mostly there is enough for all claims.
+        if let Some(rest) = level.less(ShareSum::join(self.sum_without(aside), own.sum())) {
+            return rest;
+        }
         let full = self.beginning(aside, |entry, before| {
             let before = if own.ratio_to(entry).is_lt() { ShareSum::join(before, own.sum()) } else { before };
             level.less(before).is_some_and(|level| level.covers(entry.mean, entry.weight.into()))
