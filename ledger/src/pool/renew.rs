@@ -54,6 +54,7 @@ impl Pool {
             return self.settle_below(above, now, holder, seq, ask, refusal);
         }
         let place = Place::own(holder.id);
+        self.sessions.attend(place);
         if let Some(answer) = self.replay(place, seq)? {
             return Ok(answer);
         }
@@ -72,6 +73,7 @@ impl Pool {
         self.settle_rate(place, ask.rate);
         self.update_holder(place, holder);
         for Above { pool, share } in above.iter_mut() {
+            pool.sessions.attend(mirror);
             if newcomer {
                 pool.orphan_running_calls(mirror);
             }

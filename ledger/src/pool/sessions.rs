@@ -199,6 +199,11 @@ impl Sessions {
         self.age_sharers(now);
     }
 
+    /// Keeps the session at `place`, which asks now, where it is found without a search.
+    pub(super) fn attend(&mut self, place: Place) {
+        self.by_place.attend(place);
+    }
+
     /// Returns the session at `place`.
     pub(super) fn get(&self, place: Place) -> Option<&Session> {
         self.by_place.get(place)

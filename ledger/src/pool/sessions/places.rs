@@ -12,8 +12,56 @@ pub(super) enum Places {
     #[default]
     None,
     One(Place, Box<Session>),
-    /// At least two.
-    Many(BTreeMap<Place, Box<Session>>),
+    Many(Box<Many>),
+}
+
+/// At least two sessions.
+#[derive(Clone, Debug)]
+pub(super) struct Many {
+    /// All places. The place of the session that asks is empty.
+    places: BTreeMap<Place, Option<Box<Session>>>,
+    /// The session that asks, or asked last. An ask finds its session many times.
+    asking: Option<(Place, Box<Session>)>,
+}
+
+impl Many {
+    fn get(&self, place: Place) -> Option<&Session> {
+        match &self.asking {
+            Some((asking, session)) if *asking == place => Some(session),
+            Some(_) | None => self.places.get(&place)?.as_deref(),
+        }
+    }
+
+    fn get_mut(&mut self, place: Place) -> Option<&mut Session> {
+        match &mut self.asking {
+            Some((asking, session)) if *asking == place => Some(session),
+            Some(_) | None => self.places.get_mut(&place)?.as_deref_mut(),
+        }
+    }
+
+    fn attend(&mut self, place: Place) {
+        if let Some(session) = self.places.get_mut(&place).and_then(Option::take) {
+            self.put_back();
+            self.asking = Some((place, session));
+        }
+    }
+
+    /// Puts the session that asked into its place.
+    fn put_back(&mut self) {
+        if let Some((place, session)) = self.asking.take() {
+            self.places.insert(place, Some(session));
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (Place, &Session)> {
+        let asking = self.asking.as_ref().map(|(_, session)| &**session);
+        self.places.iter().filter_map(move |(place, session)| Some((*place, session.as_deref().or(asking)?)))
+    }
+
+    fn iter_mut(&mut self) -> impl Iterator<Item = (Place, &mut Session)> {
+        self.put_back();
+        self.places.iter_mut().filter_map(|(place, session)| Some((*place, session.as_deref_mut()?)))
+    }
 }
 
 impl Places {
@@ -22,7 +70,7 @@ impl Places {
         match self {
             Places::One(one, session) if *one == place => Some(session),
             Places::None | Places::One(..) => None,
-            Places::Many(many) => many.get(&place).map(|session| &**session),
+            Places::Many(many) => many.get(place),
         }
     }
 
@@ -31,7 +79,14 @@ impl Places {
         match self {
             Places::One(one, session) if *one == place => Some(session),
             Places::None | Places::One(..) => None,
-            Places::Many(many) => many.get_mut(&place).map(|session| &mut **session),
+            Places::Many(many) => many.get_mut(place),
+        }
+    }
+
+    /// Keeps the session at `place`, which asks now, apart from the others: it is found without a search.
+    pub(super) fn attend(&mut self, place: Place) {
+        if let Places::Many(many) = self {
+            many.attend(place);
         }
     }
 
@@ -47,16 +102,15 @@ impl Places {
             Places::One(place, _) => Some(*place).filter(|_| after < Some(*place)),
             Places::Many(many) => {
                 let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-                many.range((from, Bound::Unbounded)).next().map(|(place, _)| *place)
+                many.places.range((from, Bound::Unbounded)).next().map(|(place, _)| *place)
             }
         }
     }
 
     /// Returns all sessions.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Place, &Session)> {
-        let many = if let Places::Many(many) = self { Some(many) } else { None };
-        let many = many.into_iter().flatten().map(|(place, session)| (*place, &**session));
-        self.sole().into_iter().chain(many)
+        let many = if let Places::Many(many) = self { Some(many.iter()) } else { None };
+        self.sole().into_iter().chain(many.into_iter().flatten())
     }
 
     /// Returns all sessions, to be changed.
@@ -64,10 +118,9 @@ impl Places {
         let (one, many) = match self {
             Places::None => (None, None),
             Places::One(place, session) => (Some((*place, &mut **session)), None),
-            Places::Many(many) => (None, Some(many)),
+            Places::Many(many) => (None, Some(many.iter_mut())),
         };
-        let many = many.into_iter().flatten().map(|(place, session)| (*place, &mut **session));
-        one.into_iter().chain(many)
+        one.into_iter().chain(many.into_iter().flatten())
     }
 
     /// Returns the number of sessions.
@@ -75,7 +128,7 @@ impl Places {
         match self {
             Places::None => 0,
             Places::One(..) => 1,
-            Places::Many(many) => many.len(),
+            Places::Many(many) => many.places.len(),
         }
     }
 
@@ -83,9 +136,12 @@ impl Places {
     pub(super) fn insert(&mut self, place: Place, session: Box<Session>) {
         *self = match std::mem::take(self) {
             Places::None => Places::One(place, session),
-            Places::One(first, one) => Places::Many(BTreeMap::from([(first, one), (place, session)])),
+            Places::One(first, one) => {
+                let places = BTreeMap::from([(first, Some(one)), (place, Some(session))]);
+                Places::Many(Box::new(Many { places, asking: None }))
+            }
             Places::Many(mut many) => {
-                many.insert(place, session);
+                many.places.insert(place, Some(session));
                 Places::Many(many)
             }
         };
@@ -96,18 +152,62 @@ impl Places {
         match std::mem::take(self) {
             Places::One(one, session) if one == place => Some(session),
             Places::Many(mut many) => {
-                let removed = many.remove(&place);
-                *self = match many.len() {
-                    1 => {
-                        many.pop_first().map_or(Places::None, |(place, session)| Places::One(place, session))
-                    }
-                    _ => Places::Many(many),
+                many.put_back();
+                let removed = many.places.remove(&place).flatten();
+                let last = if many.places.len() == 1 { many.places.pop_first() } else { None };
+                *self = match last {
+                    Some((place, Some(session))) => Places::One(place, session),
+                    Some((_, None)) | None => Places::Many(many),
                 };
                 removed
             }
             others @ (Places::None | Places::One(..)) => {
                 *self = others;
                 None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::SessionId;
+    use crate::share::Share;
+    use lessor_protocol::Moment;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn they_are_found_as_in_a_map_whichever_asks(steps in prop::collection::vec((0u8..5, 0u64..5), 0..80)) {
+            let (mut places, mut map) = (Places::default(), BTreeMap::new());
+            for (count, (step, number)) in (0..).zip(steps) {
+                let place = Place::own(SessionId(number));
+                match (step, map.get_mut(&place)) {
+                    (0, None) => {
+                        places.insert(place, Box::new(Session::new(Share::EVEN, Moment::ORIGIN)));
+                        map.insert(place, 0);
+                    }
+                    (0, Some(spent)) => {
+                        places.get_mut(place).expect("it is there").spent = count;
+                        *spent = count;
+                    }
+                    (1, _) => {
+                        let removed = places.remove(place).map(|session| session.spent);
+                        prop_assert_eq!(removed, map.remove(&place));
+                    }
+                    (2, _) => {
+                        places.iter_mut().for_each(|(_, session)| session.spent += 1);
+                        map.values_mut().for_each(|spent| *spent += 1);
+                    }
+                    _ => places.attend(place),
+                }
+                let spent = places.iter().map(|(place, session)| (place, session.spent));
+                prop_assert!(spent.eq(map.iter().map(|(place, spent)| (*place, *spent))));
+                prop_assert_eq!(places.get(place).map(|session| session.spent), map.get(&place).copied());
+                let next = map.range((Bound::Excluded(place), Bound::Unbounded)).next();
+                prop_assert_eq!(places.next(Some(place)), next.map(|(place, _)| *place));
+                prop_assert_eq!(places.len(), map.len());
             }
         }
     }
