@@ -57,6 +57,14 @@ impl Agenda {
         }
     }
 
+    /// Replaces the moment `before` of `place`, if it has one, by `after`.
+    pub(super) fn reschedule(&mut self, place: Place, before: Option<Moment>, after: Option<Moment>) {
+        if before != after {
+            before.into_iter().for_each(|at| self.remove(at, place));
+            after.into_iter().for_each(|at| self.insert(at, place));
+        }
+    }
+
     /// Removes the moment `at` of `place`, if it is there.
     pub(super) fn remove(&mut self, at: Moment, place: Place) {
         match self.first {

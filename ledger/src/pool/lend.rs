@@ -256,7 +256,7 @@ impl Pool {
         self.books.granted += permits;
         self.books.outstanding += permits;
         let (now, end) = (self.now, self.plan.clocks.grantor_end(self.now, term));
-        let (outstanding, end) = self.sessions.update(place, |session| {
+        let (outstanding, end) = self.sessions.update_lease(place, |session| {
             session.outstanding += permits;
             if permits > 0 {
                 session.lent = now;

@@ -375,6 +375,24 @@ impl Sessions {
         result
     }
 
+    /// Changes the lease of the session at `place`, which asks, as [`Sessions::update`] does. Only the end of its lease is
+    /// in any order or sum.
+    pub(super) fn update_lease<R>(&mut self, place: Place, change: impl FnOnce(&mut Session) -> R) -> R {
+        let reading = self.reading_of(place);
+        let session = self.by_place.get_mut(place).expect("it was admitted");
+        let others = |session: &Session| Entry { expires: None, ..reading.entry(place, session) };
+        let before = (reading.expires(session), cfg!(debug_assertions).then(|| others(session)));
+        let result = change(session);
+        debug_assert_eq!((session.age, before.1), (Age::Asking, Some(others(session))), "{session:?}");
+        let expires = reading.expires(session);
+        session.expires = expires.into();
+        if let Some(orders) = self.orders.as_deref_mut() {
+            orders.expiries.reschedule(place, before.0, expires);
+            orders.count(place, session, &reading);
+        }
+        result
+    }
+
     /// Changes parts of the session at `place` that are in no order and no sum: a session that asks claims nothing.
     ///
     /// # Panics

@@ -8,7 +8,6 @@ use crate::pool::family::Place;
 use crate::pool::rates::Sharers;
 use crate::pool::session::Session;
 use crate::sizing::{Claim, Claims};
-use lessor_protocol::Moment;
 use std::collections::{BTreeMap, btree_map};
 use std::time::Duration;
 
@@ -51,17 +50,11 @@ impl Orders {
         if before == after {
             return;
         }
-        let moved = |agenda: &mut Agenda, before: Option<Moment>, after: Option<Moment>| {
-            if before != after {
-                before.into_iter().for_each(|at| agenda.remove(at, place));
-                after.into_iter().for_each(|at| agenda.insert(at, place));
-            }
-        };
-        moved(&mut self.expiries, before.expires, after.expires);
-        moved(&mut self.call_expiries, before.calls_expire, after.calls_expire);
-        moved(&mut self.reviews, before.reviewed, after.reviewed);
-        moved(&mut self.idle, before.idle.used(), after.idle.used());
-        moved(&mut self.unused, before.idle.unused(), after.idle.unused());
+        self.expiries.reschedule(place, before.expires, after.expires);
+        self.call_expiries.reschedule(place, before.calls_expire, after.calls_expire);
+        self.reviews.reschedule(place, before.reviewed, after.reviewed);
+        self.idle.reschedule(place, before.idle.used(), after.idle.used());
+        self.unused.reschedule(place, before.idle.unused(), after.idle.unused());
         let has_asked = before.is_asking && !after.is_asking;
         let claimed =
             |claims: &mut Claims<Place>, before: Option<Claim>, claim: Option<Claim>| match (before, claim) {

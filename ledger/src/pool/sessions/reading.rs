@@ -76,10 +76,10 @@ impl Reading {
             && !session.is_live()
             && session.calls.next_expiry().is_none();
         let since = session.end.max(session.answered);
-        match (is_idle, session.is_unused()) {
-            (false, _) => Idle::No,
-            (true, false) => Idle::Used(since),
-            (true, true) => Idle::Unused(since),
+        match is_idle {
+            false => Idle::No,
+            true if session.is_unused() => Idle::Unused(since),
+            true => Idle::Used(since),
         }
     }
 
