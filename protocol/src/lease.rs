@@ -99,7 +99,7 @@ impl ClockBounds {
 
 /// Cuts `span` to whole milliseconds.
 pub fn whole_millis(span: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+    Duration::new(span.as_secs(), span.subsec_millis() * 1_000_000)
 }
 
 /// Returns `span` in milliseconds, rounded up, so that a wait on the wire is never too short.

@@ -303,6 +303,7 @@ impl Pool {
 
     /// Applies a refusal: the allocator above lends nothing, and the loan lasts until its end.
     pub fn on_refusal_above(&mut self, now: Moment, refusal: Refusal) {
+        self.advance(now);
         if is_heard(refusal.reason) {
             self.is_heard_above();
         } else if let Some(loan) = self.ledgers.loan_mut() {
@@ -318,6 +319,7 @@ impl Pool {
     /// Applies an error: the allocator above has no such limit, or no room for the pool. So it misses nothing that the
     /// pool gives back.
     pub fn on_rejection_above(&mut self, now: Moment) {
+        self.advance(now);
         self.is_heard_above();
         self.pause_above(now, REJECTION_PAUSE, false);
     }
@@ -341,6 +343,7 @@ impl Pool {
     /// Notes that the allocator above does not know the session. The loan lasts until its end, and then the pool counts
     /// from zero. The first time there is no pause: an allocator forgets a session that was silent for long.
     pub fn on_unrecognised_above(&mut self, now: Moment) {
+        self.advance(now);
         let mut pause = DISPUTE_PAUSE;
         if let Some(borrower) = &mut self.borrower {
             borrower.is_unrecognised = true;

@@ -299,11 +299,17 @@ impl Pool {
         (claims.peers(share.priority), supply, owed)
     }
 
-    /// Returns what can be shared now, and the pace if the pool eases off or lends evenly.
-    pub(super) fn supply(&mut self, place: Place) -> (Supply, Option<Pace>) {
-        let (left, term, saved_for) = (self.left(), self.term, self.saves_for(place));
+    /// Returns what can be shared of the `left` permits, and the pace if the pool eases off or lends evenly as
+    /// `evens_out` says.
+    pub(super) fn supply(
+        &mut self,
+        place: Place,
+        left: u64,
+        evens_out: Option<(Duration, Duration)>,
+    ) -> (Supply, Option<Pace>) {
+        let (term, saved_for) = (self.term, self.saves_for(place));
         let kept_back = self.reserve().saturating_add(self.withheld());
-        let even = self.even_pace(kept_back);
+        let even = evens_out.and_then(|evens_out| self.even_pace(kept_back, evens_out));
         // While the pool eases in after a pause, no more will be there than is now.
         let most = self.ease_in_max();
         let within = |span| self.ledgers.within(span).saturating_sub(kept_back).min(most).max(left);
@@ -342,26 +348,23 @@ impl Pool {
 
     /// Returns for how long more must be wanted than comes back before the pool lends evenly, and how long a plan for
     /// that holds.
-    fn evens_out(&self) -> Option<(Duration, Duration)> {
-        self.ledgers.evens_out().filter(|_| self.plan.ease_off)
+    pub(super) fn evens_out(&self) -> Option<(Duration, Duration)> {
+        if self.plan.ease_off { self.ledgers.evens_out() } else { None }
     }
 
     /// Returns the even pace, if more has been wanted than the limit has for a whole window.
-    fn even_pace(&mut self, kept_back: u64) -> Option<Pace> {
-        let (window, plan) = self.evens_out()?;
+    fn even_pace(&mut self, kept_back: u64, (window, plan): (Duration, Duration)) -> Option<Pace> {
         let (ledgers, now) = (&self.ledgers, self.now);
         let is_steady = self.excess_demand.excess.is_steady(now, window);
         let pace = || ledgers.even_pace(kept_back).unwrap_or(Pace { permits: 0, over: 1 });
         is_steady.then(|| self.excess_demand.excess.pace(now, plan, pace))
     }
 
-    /// Notes whether more is wanted than comes back, where all sessions take `draw`.
+    /// Notes whether more is wanted than comes back, where all sessions take `draw` and the pool can lend evenly.
     pub(super) fn note_excess(&mut self, draw: Draw) {
-        if self.evens_out().is_some() {
-            let is_excess = draw.demand_milli > self.ledgers.sustained(THOUSAND_SECONDS);
-            if is_excess || self.excess_demand.excess != Excess::NONE {
-                self.excess_demand.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
-            }
+        let is_excess = draw.demand_milli > self.ledgers.sustained(THOUSAND_SECONDS);
+        if is_excess || self.excess_demand.excess != Excess::NONE {
+            self.excess_demand.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
         }
     }
 

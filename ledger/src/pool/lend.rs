@@ -29,6 +29,8 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 pub(super) struct Offer {
     permits: u64,
     state: State,
+    /// Permits that could be lent before the grant.
+    left: u64,
     pace: Option<Pace>,
     /// Whether the session should hold little, because others want what it would hold unspent.
     is_greedy: bool,
@@ -98,7 +100,7 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
     let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
     let worth = |link: &Link<'_>| {
-        let worth = link.pool.worth(link.place, ask, kept + permits, link.offer().state);
+        let worth = link.pool.worth(link.place, ask, kept + permits, link.offer());
         link.pool.reach(link.place, kept + permits, worth)
     };
     let worth = chain.iter().map(worth).min().unwrap_or_default();
@@ -149,8 +151,12 @@ impl Pool {
         newcomer: bool,
         (is_reusable, is_spent): (bool, bool),
     ) -> Offer {
-        self.note_excess(self.sessions.draws().and(Draw { at_once: 0, demand_milli: ask.demand_milli }));
-        let (supply, pace) = self.supply(place);
+        let (left, evens_out) = (self.left(), self.evens_out());
+        if evens_out.is_some() {
+            let draws = self.sessions.draws();
+            self.note_excess(draws.and(Draw { at_once: 0, demand_milli: ask.demand_milli }));
+        }
+        let (supply, pace) = self.supply(place, left, evens_out);
         let mut asker = self.asker(place, ask);
         // Scarcity of the whole pool: a session of high priority does not see lower ones.
         let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
@@ -193,7 +199,19 @@ impl Pool {
             self.note_distance(place, ask, permits);
         }
         let draws = self.sessions.draws();
-        Offer { permits, state, pace, is_greedy, ends_lease, wait, hold, standing, is_nothing, others: draws }
+        Offer {
+            permits,
+            state,
+            left,
+            pace,
+            is_greedy,
+            ends_lease,
+            wait,
+            hold,
+            standing,
+            is_nothing,
+            others: draws,
+        }
     }
 
     /// Sizes a grant where a permit is spent again when its call ends. No permit comes back by being spent, so the
@@ -223,9 +241,9 @@ impl Pool {
 
     /// Returns how long a lease that holds `permits` should last. While at least half of the pool is left, the lease of a slow
     /// user may last until its permits are spent. Each renewal is an exchange, and a surplus of that size hurts no session.
-    fn worth(&self, place: Place, ask: &Ask, permits: u64, state: State) -> Duration {
+    fn worth(&self, place: Place, ask: &Ask, permits: u64, offer: &Offer) -> Duration {
         let term = self.sessions[place].term;
-        let plenty = state == State::Abundant && self.left().saturating_mul(2) >= self.ceiling();
+        let plenty = offer.state == State::Abundant && offer.left.saturating_mul(2) >= self.ceiling();
         // Permits that are spent again do not become fewer: others would wait for as long as the lease lasts.
         if !plenty || ask.waiting > 0 || self.ledgers.are_reusable() {
             return term;

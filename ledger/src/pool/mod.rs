@@ -181,6 +181,14 @@ impl Pool {
         &self.books
     }
 
+    /// Burns leases that end by `now`, before anything else is done at that moment, and returns the books.
+    pub fn burn_ended(&mut self, now: Moment) -> &Books {
+        if self.sessions.expired(now).is_some() {
+            self.advance(now);
+        }
+        &self.books
+    }
+
     /// Returns a view of the pool at `now`.
     pub fn view(&mut self, now: Moment) -> PoolView {
         self.advance(now);

@@ -126,7 +126,8 @@ struct Due {
 impl Pool {
     /// Settles what a session says of its rate: a rate that it no longer holds comes back.
     pub(super) fn settle_rate(&mut self, place: Place, claim: RateClaim) {
-        let (Some(flow), Some(session)) = (&mut self.flow, self.sessions.get(place)) else { return };
+        let Some(flow) = &mut self.flow else { return };
+        let Some(session) = self.sessions.get(place) else { return };
         let lent = session.turn.lent;
         let before = lent.charged();
         let after = match claim {

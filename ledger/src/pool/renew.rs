@@ -225,8 +225,10 @@ impl Pool {
         if let Some(groups) = self.groups.unusual() {
             groups.guarantees.advance(self.now);
         }
-        let span = self.safe_span();
-        self.safe_shares.advance(self.now, span);
+        if self.safe_shares.rest_until() <= self.now {
+            let span = self.safe_span();
+            self.safe_shares.advance(self.now, span);
+        }
         if self.now < self.old_rules_until {
             self.recount_ahead();
         }

@@ -209,7 +209,7 @@ impl Limit {
     /// Returns the sums over all pools, dropped ones included. They are exact for a limit without keys; pools of keys
     /// count as of their last ask or sweep.
     pub fn figures(&mut self, now: Moment) -> Figures {
-        let shut = self.with_pool(now, &PoolId::default(), |pool| pool.shut_for_shares()).unwrap_or_default();
+        let shut = self.with_pool(now, &PoolId::default(), |pool| pool.view(now).shut).unwrap_or_default();
         let mut forecast = self.tally.forecast(now);
         if self.suspension.paused_until(now).is_some() {
             // A paused limit lends nothing, so it will not become empty.
@@ -239,7 +239,7 @@ impl Limit {
     fn with_pool<T>(&mut self, now: Moment, id: &PoolId, act: impl FnOnce(&mut Pool) -> T) -> Option<T> {
         let tally = &mut self.tally;
         let result = self.pools.get_mut(id, tally)?.with(|kept| {
-            if kept.pool.let_pass(now).burned != kept.counted.books.burned {
+            if kept.pool.burn_ended(now).burned != kept.counted.books.burned {
                 tally.count(&mut kept.counted, kept.pool.view(now));
             }
             let result = act(&mut kept.pool);
