@@ -4,7 +4,7 @@
 
 use crate::shared::Shared;
 use crate::store::{Batch, Embedded};
-use lessor_protocol::Clock;
+use lessor_protocol::{Clock, Moment};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -17,6 +17,9 @@ use tokio::sync::watch;
 /// room.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How long a write may take before the store counts as failing. A disk that hangs reports no error.
+const HANGS: Duration = Duration::from_secs(5);
+
 /// Pools that are copied in one step, while exchanges wait for about a millisecond.
 const POOLS_AT_ONCE: usize = 300;
 
@@ -27,6 +30,8 @@ struct Done {
     batch: u64,
     /// Why the store fails, if it does.
     failing: Option<Arc<str>>,
+    /// When the running write began.
+    writing: Option<Moment>,
     /// Whether nothing more is written.
     is_over: bool,
 }
@@ -82,9 +87,13 @@ impl Journal {
         }
     }
 
-    /// Returns why the store fails, if it does.
+    /// Returns why the store fails, if it does. A write that has not ended after [`HANGS`] is such a reason, though it
+    /// may still succeed.
     pub(crate) fn failing(&self) -> Option<String> {
-        self.done.borrow().failing.as_deref().map(str::to_owned)
+        let done = self.done.borrow();
+        let took = done.writing.map_or(Duration::ZERO, |began| Clock::since_boot().now().since(began));
+        let hangs = (took > HANGS).then(|| format!("a write has taken {} s", took.as_secs()));
+        done.failing.as_deref().map(str::to_owned).or(hangs)
     }
 
     /// Writes the rest, and ends the thread. Blocks for as long as that takes.
@@ -162,6 +171,11 @@ impl Writer {
             return false;
         }
         let began = shared.now();
+        self.done.send_if_modified(|done| {
+            done.writing = Some(Clock::since_boot().now());
+            // No task that waits for the batch has to look.
+            false
+        });
         let course = shared.course();
         let written = match is_failing {
             true => self.store.recreate(&batch, course),
@@ -174,7 +188,9 @@ impl Writer {
                 if is_failing {
                     tracing::info!("the store can be written again");
                 }
-                self.done.send_modify(|done| (done.batch, done.failing) = (batch.number, None));
+                self.done.send_modify(|done| {
+                    *done = Done { batch: batch.number, is_over: done.is_over, ..Done::default() }
+                });
                 false
             }
             Err(error) => {
@@ -187,7 +203,10 @@ impl Writer {
     /// Tells the waiting tasks before it writes to the log, so that a reader of the log finds them told.
     fn failed(&self, error: &dyn Display) {
         let (mut again, why) = (false, error.to_string());
-        self.done.send_modify(|done| again = done.failing.replace(why.into()).is_some());
+        self.done.send_modify(|done| {
+            again = done.failing.replace(why.into()).is_some();
+            done.writing = None;
+        });
         if !again {
             tracing::error!(%error, "nothing new is lent until the store can be written again");
         }

@@ -109,6 +109,7 @@ struct Limits {
 /// What the books say at a scrape. It is taken from the registry as a whole, and published without it.
 #[derive(Debug)]
 pub(crate) struct Scraped {
+    /// Whether every limit lends, as far as the books know.
     is_ready: bool,
     epoch: u64,
     sessions: usize,
@@ -255,9 +256,10 @@ impl Metrics {
         self.connections_refused.increment(1);
     }
 
-    /// Publishes what the books said.
-    pub(crate) fn publish(&self, scraped: Scraped) {
-        self.ready.set(f64::from(u8::from(scraped.is_ready)));
+    /// Publishes what the books said, and whether `store_fails`. A store that hangs reports nothing, so each scrape asks.
+    pub(crate) fn publish(&self, scraped: Scraped, store_fails: bool) {
+        self.ready.set(f64::from(u8::from(scraped.is_ready && !store_fails)));
+        self.store.fails(store_fails);
         self.epoch.set(scraped.epoch as f64);
         self.sessions.set(scraped.sessions as f64);
         let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);

@@ -95,7 +95,7 @@ pub(super) async fn metrics(
     let _turn = shared.turn_to_scrape(visitor.reader(origin.as_deref())).await?;
     let scraped = shared.with(Scraped::of);
     let to_rank = ranks::chosen(&scraped);
-    shared.metrics().publish(scraped);
+    shared.metrics().publish(scraped, shared.store_fails().is_some());
     shared.metrics().rank(&ranks::of_limits(&shared, to_rank).await);
     shared.metrics().roots().config_is(shared.shared_store_status().overrides().newest());
     shared.metrics().events(shared.events().listeners(), shared.events().sent());

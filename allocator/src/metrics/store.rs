@@ -28,11 +28,15 @@ impl StoreMetrics {
     /// Records a batch of `pools` that took `span`, and whether it is durable.
     pub(crate) fn written(&self, pools: usize, span: Duration, is_durable: bool) {
         self.commits[usize::from(!is_durable)].increment(1);
-        self.failing.set(f64::from(u8::from(!is_durable)));
         if is_durable {
             self.seconds.record(span);
             self.pools.increment(pools as u64);
         }
+    }
+
+    /// Sets whether the store is of no use now.
+    pub(super) fn fails(&self, fails: bool) {
+        self.failing.set(f64::from(u8::from(fails)));
     }
 
     /// Sets the number of pools that resume an earlier life.
@@ -53,6 +57,6 @@ pub(super) fn describe() {
         "Time until a batch was durable; an answer that lends may wait for it"
     );
     describe_counter!("lessor_store_pools_written_total", "Checkpoints of pools written to the store");
-    describe_gauge!("lessor_store_failing", "1 while the store cannot be written, and nothing new is lent");
+    describe_gauge!("lessor_store_failing", "1 while the store cannot be used, and nothing new is lent");
     describe_gauge!("lessor_store_restored_pools", "Pools that went on at the start from their checkpoints");
 }

@@ -39,6 +39,12 @@ const SOON: Duration = Duration::from_secs(3);
 /// Two windows. The second one begins when all that was spent before has left it.
 const TWO_WINDOWS: Duration = Duration::from_secs(4);
 
+/// How long a sync takes on a disk that hangs: longer than five seconds, after which the store counts as failing.
+const HANG: Duration = Duration::from_secs(8);
+
+/// How long anything else may take on a machine that is busy with other work.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 fn pause(span: Duration) {
     std::thread::park_timeout(span);
 }
@@ -168,6 +174,39 @@ fn on_a_disk_that_takes_seconds_to_sync_nothing_is_lent_that_is_not_durable() {
     let outage = Outage::of(&mut allocator, |allocator| allocator.set(&slow), |allocator| allocator.set(""));
     // One sync may have begun just before the end.
     assert!(outage.judge("syncs that take as long,") < lasts() + SOON);
+}
+
+/// The bug: a disk that hangs reports no error. The allocator lent nothing and was ready, and no alert fired.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_hangs_is_said_while_it_does() {
+    let allocator = Faulty::start(CONFIG);
+    let read = async |path: &str| {
+        let answer = reqwest::get(format!("{}{path}", allocator.url())).await.expect("the server answers");
+        (answer.status().as_u16(), answer.text().await.expect("text"))
+    };
+    let is_ready = async |ready: u16| {
+        let began = CLOCK.now();
+        while read("/readyz").await.0 != ready {
+            assert!(CLOCK.now().since(began) < HANG + PATIENCE, "/readyz does not answer {ready}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let crowd = Crowd::of(1, &allocator.url());
+    pause(PER / 4);
+    allocator.set(&format!("sync_ms {}", HANG.as_millis()));
+    is_ready(503).await;
+    let (readyz, (_, metrics)) = (read("/readyz").await.1, read("/metrics").await);
+    assert!(readyz.contains("the store cannot be used: a write has taken "), "{readyz}");
+    for line in ["lessor_store_failing 1", "lessor_ready 0"] {
+        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+    }
+    allocator.set("");
+    is_ready(200).await;
+    let (_, metrics) = read("/metrics").await;
+    for line in ["lessor_store_failing 0", "lessor_ready 1"] {
+        assert!(metrics.lines().any(|found| found == line), "{line}: {metrics}");
+    }
+    crowd.end();
 }
 
 #[test]
