@@ -378,7 +378,10 @@ fn describe() {
     describe_gauge!("lessor_build_info", "1, with the version as a label");
     describe_gauge!("lessor_start_time_seconds", "Start of this run of the allocator, since the Unix epoch");
     describe_gauge!("lessor_epoch", "A number that differs in each run of the allocator");
-    describe_gauge!("lessor_ready", "1 if every limit lends, 0 in quarantine and while stopping");
+    describe_gauge!(
+        "lessor_ready",
+        "1 if every limit lends; 0 in quarantine, while the store cannot be used, and while stopping"
+    );
     describe_gauge!("lessor_connections", "Open connections");
     describe_counter!(
         "lessor_connections_refused_total",

@@ -190,9 +190,13 @@ async fn a_store_that_cannot_be_used_is_said_with_its_reason() {
     let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
     let limit =
         "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"30s\" }]\n";
-    let (code, _, detail) = App::of(&format!("{store}{limit}"), true).get("/readyz").await.problem(503);
+    let app = App::of(&format!("{store}{limit}"), true);
+    let (code, _, detail) = app.get("/readyz").await.problem(503);
     let why = "the store cannot be used: the store has not answered yet";
     assert_eq!((code.as_str(), detail.as_str()), ("store_failing", why));
+    // The bug: metrics said that the allocator lends.
+    let scrape = app.scrape().await;
+    assert_eq!((scrape.value("lessor_ready"), scrape.value("lessor_store_failing")), (0, 1));
 }
 
 /// The bug: each probe of an orchestrator, which has no token, was a refused request and a line of the audit log.
