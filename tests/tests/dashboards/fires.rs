@@ -6,10 +6,12 @@ use super::prometheus::{Prometheus, export};
 use super::{ALERTS, read};
 use axum::Router;
 use lessor::http::{HeaderMap, HeaderValue, StatusCode};
-use lessor::{Client, RateLimitHeaders};
+use lessor::{Client, Limit, RateLimitHeaders};
 use lessor_allocator::cells::{Cells, StoreKind, Swap};
 use lessor_protocol::CLOCK;
+use reqwest::Method;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use scenarios::faults::Faulty;
 use scenarios::process::Allocator;
 use scenarios::servers::Server;
 use serde_json::{Value, json};
@@ -26,8 +28,14 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// One minute of the rules, in milliseconds.
 const MINUTE: u64 = 1_000;
 
+/// The longest wait of an alert, in milliseconds.
+const WAIT_MAX: u64 = 15 * MINUTE;
+
 /// The shortest window for a rate, in milliseconds: Prometheus scrapes four times a second.
 const WINDOW_MIN: u64 = 3_000;
+
+/// How long the vendor that refuses asks to be left alone.
+const VENDOR_PAUSE: Duration = Duration::from_secs(20);
 
 /// Pause between two calls of a caller that wants a quarter of a limit. One of the limits has two such callers.
 const MODEST: Duration = Duration::from_millis(40);
@@ -71,7 +79,8 @@ fn one(limit: &str, per: &str) -> String {
     )
 }
 
-/// Returns `alerts` with all times divided by sixty, but no window shorter than [`WINDOW_MIN`].
+/// Returns `alerts` with all times divided by sixty, but no window shorter than [`WINDOW_MIN`], and no wait longer than
+/// [`WAIT_MAX`].
 fn hastened(alerts: &str) -> String {
     let mut hastened = String::new();
     for line in alerts.lines() {
@@ -79,16 +88,18 @@ fn hastened(alerts: &str) -> String {
         for minutes in [1, 2, 3, 5, 15] {
             let window = (minutes * MINUTE).max(WINDOW_MIN);
             line = line.replace(&format!("[{minutes}m]"), &format!("[{window}ms]"));
+            line = line.replace(&format!("offset {minutes}m)"), &format!("offset {window}ms)"));
         }
         if let Some((before, wait)) = line.split_once("for: ") {
             let (number, unit) = wait.split_at(wait.len() - 1);
             let number: u64 = number.parse().expect("a number");
             let millis = if unit == "m" { number * MINUTE } else { number * MINUTE / 60 };
-            line = format!("{before}for: {millis}ms");
+            line = format!("{before}for: {}ms", millis.min(WAIT_MAX));
         }
         hastened = hastened + &line + "\n";
     }
-    assert!(!hastened.contains("m]") && !hastened.contains(" 0ms"), "{hastened}");
+    let is_left = ["m]", "5m)", " 0ms"].iter().any(|time| hastened.contains(time));
+    assert!(!is_left, "{hastened}");
     hastened
 }
 
@@ -147,6 +158,23 @@ impl Trouble {
         Trouble(tasks)
     }
 
+    /// Has a caller read in the answers of its vendor that the limit is lower, each time by another number.
+    fn of_a_lower_limit(limit: Limit) -> Trouble {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async move {
+            for number in 0.. {
+                let policy = format!("\"rest\";q={};w=1", 50 + number % 2);
+                let said = [("ratelimit-policy", policy.as_str()), ("ratelimit", "\"rest\";r=40;t=1")];
+                let said = said.map(|(name, value)| {
+                    (name.parse().expect("a name"), HeaderValue::from_str(value).expect("a value"))
+                });
+                limit.observe(StatusCode::OK, &HeaderMap::from_iter(said));
+                sleep(Duration::from_secs(1)).await;
+            }
+        });
+        Trouble(tasks)
+    }
+
     /// Starts a client that rewrites the root of the allocators faster than they do. The content of the root stays as
     /// it is.
     async fn of_a_rival(store: &Server) -> Trouble {
@@ -194,9 +222,9 @@ fn limit_files(allocator: &Allocator, most: Option<u64>) {
     prlimit(pid, Resource::Fsize, Rlimit { current: most, maximum: None }).expect("the process is ours");
 }
 
-async fn post(url: &str, body: &'static str) {
-    let said = reqwest::Client::new().post(url).header("content-type", "application/json").body(body);
-    let answer = said.send().await.expect("the server answers");
+async fn send(method: Method, url: &str, body: &'static str) {
+    let said = reqwest::Client::new().request(method, url).header("content-type", "application/json");
+    let answer = said.body(body).send().await.expect("the server answers");
     assert!(answer.status().is_success(), "{url}: {}", answer.status());
 }
 
@@ -251,8 +279,10 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     // Only the trouble asks for the limit that the upstream does not have.
     let region = start(&(leased("away", &away.url) + &leased("mistyped", &main.url)));
     let [slowed, contended] = [&slow, &rival].map(|store| start(&in_store(store)));
-    let all =
-        [&main, &full, &forgetful, &away, &crowded, &region, &slowed, &contended].map(Allocator::address);
+    let ahead = Faulty::start(&one("ahead", "1s"));
+    let at = ahead.address().to_string();
+    let all = [&main, &full, &forgetful, &away, &crowded, &region, &slowed, &contended];
+    let all = [all.map(Allocator::address).as_slice(), &[&at]].concat();
     let rules = read(ALERTS);
     let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
     let names: BTreeSet<String> = names.map(str::to_owned).collect();
@@ -283,11 +313,13 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     assert_eq!(quiet, BTreeSet::new(), "an alert fires before the run");
 
     // Now everything goes wrong at once.
-    refused.report(&RateLimitHeaders::refused(Some(Duration::from_millis(100))));
-    let said = [("ratelimit-policy", "\"rest\";q=50;w=1"), ("ratelimit", "\"rest\";r=40;t=1")];
-    let said = said.map(|(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)));
-    lowered.observe(StatusCode::OK, &HeaderMap::from_iter(said));
-    post(&format!("{}/v1/limits/paused/pause", main.url), r#"{"for":"1h"}"#).await;
+    refused.report(&RateLimitHeaders::refused(Some(VENDOR_PAUSE)));
+    let lowered = Trouble::of_a_lower_limit(lowered);
+    let [paused, block] =
+        ["pause", "nodes/runaway/block"].map(|act| format!("{}/v1/limits/paused/{act}", main.url));
+    send(Method::POST, &paused, r#"{"for":"1h"}"#).await;
+    send(Method::POST, &block, "").await;
+    ahead.set("shift_s 60");
     main.rewrite("[[limit]]\nname = 7\n");
     main.running.signal(Signal::HUP);
     away.running.signal(Signal::STOP);
@@ -301,6 +333,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let wanted = Trouble::of_callers(&main.url, "wanted", 3, Duration::from_millis(2)).await;
     let deaths = Trouble::of_deaths(&main.url);
     let mistyped = Trouble::of_callers(&region.url, "mistyped", 1, MODEST).await;
+    let gone = Trouble::of_callers(&main.url, "gone", 1, MODEST).await;
     let stranger = Trouble::of_a_stranger().await;
     let pauses = Trouble::of_pauses(slow.clone());
     let rival = Trouble::of_a_rival(&rival).await;
@@ -308,7 +341,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     crowding.await.expect("the keys do not fit");
 
     // Then everything is mended.
-    for trouble in [wanted, deaths, mistyped, stranger, pauses, rival] {
+    for trouble in [lowered, wanted, deaths, mistyped, gone, stranger, pauses, rival] {
         trouble.end().await;
     }
     slow.go_on();
@@ -318,7 +351,9 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let crowded = crowded.restart_after(|folder| {
         std::fs::write(folder.join("lessor.toml"), roomy).expect("a writable file");
     });
-    post(&format!("{}/v1/limits/paused/resume", main.url), "").await;
+    send(Method::POST, &format!("{}/v1/limits/paused/resume", main.url), "").await;
+    send(Method::DELETE, &block, "").await;
+    ahead.set("");
     main.rewrite(CONFIG);
     main.running.signal(Signal::HUP);
     watch(&prometheus, "some go on", |_, firing| firing.is_empty()).await;
