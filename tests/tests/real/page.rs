@@ -51,22 +51,19 @@ async fn ask(allocator: &Allocator, method: Method, path: &str, body: Option<Val
     answer.json().await.expect("JSON")
 }
 
+/// Sends an exchange of a node that wants permits, and has spent so many.
+async fn exchange(allocator: &Allocator, seq: u64, place: (&str, Option<&str>), want: u64, spent_total: u64) {
+    let (limit, key) = (place.0.to_owned(), place.1.map(str::to_owned));
+    let body = AskBody { limit, key, want, waiting: want, spent_total, ..AskBody::default() };
+    let request = LeasesRequest { node: "node-1".to_owned(), session: 7, seq, rtt_ms: 1, asks: vec![body] };
+    let request = serde_json::to_value(&request).expect("plain data");
+    ask(allocator, Method::POST, "/v1/leases", Some(request)).await;
+}
+
 /// Has a node lease permits, report in its next exchange that all are spent, and ask for no more.
 async fn spend(allocator: &Allocator, limit: &str, key: Option<&str>, permits: u64) {
-    let ask_for = |want, spent_total| AskBody {
-        limit: limit.to_owned(),
-        key: key.map(str::to_owned),
-        want,
-        waiting: want,
-        spent_total,
-        ..AskBody::default()
-    };
-    for (seq, body) in [(1, ask_for(permits, 0)), (2, ask_for(0, permits))] {
-        let request =
-            LeasesRequest { node: "node-1".to_owned(), session: 7, seq, rtt_ms: 1, asks: vec![body] };
-        let request = serde_json::to_value(&request).expect("plain data");
-        ask(allocator, Method::POST, "/v1/leases", Some(request)).await;
-    }
+    exchange(allocator, 1, (limit, key), permits, 0).await;
+    exchange(allocator, 2, (limit, key), 0, permits).await;
 }
 
 /// Opens the page of `allocator` in a browser, and waits until it has figures.
@@ -189,6 +186,22 @@ async fn a_pause_shows_at_once_and_the_page_can_make_one() {
     }
     browser.picture("problem", "light");
     assert_eq!(ask(&allocator, Method::GET, "/v1/limits/vendor/rest", None).await["topped_up"], json!(0));
+}
+
+/// The bug: a late report lets the count of burned permits fall, and the page threw away what it had plotted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_report_keeps_what_was_plotted() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let browser = open(&allocator);
+    browser.eval("import('/page/figures.js').then((figures) => { window.figures = figures; })");
+    let plotted = |what: &str| format!("figures.history('vendor/rest'){what}");
+    exchange(&allocator, 1, ("vendor/rest", None), 10, 0).await;
+    browser.wait(&plotted(".at(-1).burned === 10"));
+    let before = browser.eval(&plotted(".length")).as_u64();
+    exchange(&allocator, 2, ("vendor/rest", None), 0, 10).await;
+    browser.wait(&plotted(".at(-1).burned === 0"));
+    let after = browser.eval(&plotted(".length")).as_u64();
+    assert!(before > Some(1) && after > before, "{before:?} points, and then {after:?}");
 }
 
 /// A limit is changed as JSON, after a preview of the effect.

@@ -14,7 +14,8 @@ const NEWS_MS = 60_000;
 /** A limit with less than this part left is low. */
 const LOW = 0.1;
 
-const TOTALS = ["granted", "spent", "returned", "burned", "refused", "shadow", "disagreed"];
+/** What never falls while a limit stays. What burned falls, as a late report says what became of it. */
+const TOTALS = ["granted", "spent", "returned", "refused", "shadow", "disagreed"];
 const histories = new Map();
 let life = null;
 
