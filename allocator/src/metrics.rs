@@ -78,6 +78,7 @@ pub(crate) struct Metrics {
     is_short: Gauge,
     epoch: Gauge,
     ready: Gauge,
+    clock_offset: Gauge,
     sessions: Gauge,
     wrong: BTreeMap<Reason, Counter>,
     listeners: Gauge,
@@ -177,6 +178,7 @@ impl Metrics {
             is_short: gauge!("lessor_memory_short"),
             epoch: gauge!("lessor_epoch"),
             ready: gauge!("lessor_ready"),
+            clock_offset: gauge!("lessor_clock_offset_seconds"),
             sessions: gauge!("lessor_sessions"),
             wrong: wrong
                 .map(|reason| (reason, counter!("lessor_asks_wrong_total", "reason" => reason.code())))
@@ -249,6 +251,11 @@ impl Metrics {
     pub(crate) fn memory(&self, bytes: u64, is_short: bool) {
         self.resident.set(bytes as f64);
         self.is_short.set(f64::from(u8::from(is_short)));
+    }
+
+    /// Sets how far the `wall` clock is ahead of the allocator's clock, which shows `own`.
+    pub(crate) fn clocks(&self, wall: Moment, own: Moment) {
+        self.clock_offset.set((wall.as_nanos() as f64 - own.as_nanos() as f64) / 1e9);
     }
 
     /// Counts a connection that was closed at once, because its address had too many.
@@ -394,6 +401,10 @@ fn describe() {
     describe_gauge!(
         "lessor_memory_short",
         "1 while resident memory is more than memory_max: no new keys, and few new sessions of keys"
+    );
+    describe_gauge!(
+        "lessor_clock_offset_seconds",
+        "Wall clock of the machine minus the clock of the allocator"
     );
     describe_gauge!("lessor_sessions", "Sessions of nodes that the allocator remembers");
     describe_gauge!("lessor_event_listeners", "Nodes and pages that listen to the events of limits");

@@ -14,6 +14,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use lessor_access::Rights;
+use lessor_protocol::clock::wall;
 use lessor_protocol::lease::millis_up;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -99,6 +100,7 @@ pub(super) async fn metrics(
     shared.metrics().rank(&ranks::of_limits(&shared, to_rank).await);
     shared.metrics().roots().config_is(shared.shared_store_status().overrides().newest());
     shared.metrics().events(shared.events().listeners(), shared.events().sent());
+    shared.metrics().clocks(wall(), shared.now());
     let media = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     let rendered = shared.clone();
     let written = written(move || rendered.metrics().render()).await?;
