@@ -33,9 +33,8 @@ pub(super) fn limit(limit: &Value) -> String {
         ["keyed", "ease_off", "lessees_max", "available", "outstanding", "granted", "spent", "returned"];
     let mut rows = vec![["limit".to_owned(), text(&limit["name"])], ["state".to_owned(), state(limit)]];
     rows.push(["rules".to_owned(), rules(limit)]);
-    rows.extend(
-        keys.into_iter().chain(["burned", "topped_up"]).map(|key| [key.to_owned(), text(&limit[key])]),
-    );
+    let others = ["burned", "topped_up", "vendor_withheld", "vendor_paused_pools"];
+    rows.extend(keys.into_iter().chain(others).map(|key| [key.to_owned(), text(&limit[key])]));
     aligned(&rows)
 }
 
@@ -69,10 +68,17 @@ fn state(limit: &Value) -> String {
         let lasts = limit["paused_ms"].as_u64().map(|ms| format!(" for {}", of_millis(ms)));
         words.push(format!("paused{}", lasts.unwrap_or_default()));
     }
-    if let Some(blocked) = limit["blocked_nodes"].as_u64().filter(|blocked| *blocked > 0) {
+    let count = |of: &str| limit[of].as_u64().filter(|count| *count > 0);
+    if count("vendor_paused_pools").is_some() {
+        words.push("vendor paused".to_owned());
+    }
+    if let Some(withheld) = count("vendor_withheld") {
+        words.push(format!("{withheld} withheld"));
+    }
+    if let Some(blocked) = count("blocked_nodes") {
         words.push(format!("{blocked} blocked"));
     }
-    if let Some(wait) = limit["quarantine_ms"].as_u64().filter(|wait| *wait > 0) {
+    if let Some(wait) = count("quarantine_ms") {
         words.push(format!("quarantine for {}", of_millis(wait)));
     }
     if words.is_empty() { "lends".to_owned() } else { words.join(", ") }
@@ -154,6 +160,18 @@ mod tests {
         assert_eq!(state(&json!({ "paused": true, "paused_ms": 599_123 })), "paused for 9m 59s");
         assert_eq!(state(&json!({ "paused": true })), "paused");
         assert_eq!(state(&json!({ "quarantine_ms": 519_596_457 })), "quarantine for 6d 0h");
+    }
+
+    /// The bug: a limit that the vendor had paused lent, by its state.
+    #[test]
+    fn a_limit_that_the_vendor_holds_back_says_so() {
+        let held = |paused: u64, withheld: u64| {
+            let body = json!({ "vendor_paused_pools": paused, "vendor_withheld": withheld });
+            (state(&body), limit(&body).contains(&format!("vendor_withheld      {withheld}\n")))
+        };
+        assert_eq!(held(1, 0), ("vendor paused".to_owned(), true));
+        assert_eq!(held(0, 7), ("7 withheld".to_owned(), true));
+        assert_eq!(held(0, 0), ("lends".to_owned(), true));
     }
 
     #[test]
