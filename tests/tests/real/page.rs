@@ -204,6 +204,28 @@ async fn a_late_report_keeps_what_was_plotted() {
     assert!(before > Some(1) && after > before, "{before:?} points, and then {after:?}");
 }
 
+/// What operators should mend is listed below the head, as in `lessor status`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_file_and_warnings_are_listed_until_they_are_over() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let browser = open(&allocator);
+    let warnings = "document.querySelector('#warnings')";
+    assert_eq!(browser.eval(&format!("{warnings}.checkVisibility()")), json!(false));
+    let read = |file: &str| {
+        allocator.rewrite(file);
+        allocator.running.signal(rustix::process::Signal::HUP);
+    };
+    read("[[limit]]\nname = 7\n");
+    browser.wait(&format!("/file is refused.*line 2/.test({warnings}.textContent)"));
+    browser.picture("warnings", "light");
+    read(&CONFIG.replace("[store]", "[server]\nnode = \"other\"\n\n[store]"));
+    browser.wait(&format!("/server.node/.test({warnings}.textContent)"));
+    assert_eq!(browser.eval(&format!("{warnings}.childElementCount")), json!(1));
+    read(CONFIG);
+    browser.wait(&format!("!{warnings}.checkVisibility()"));
+    expect_clean(&browser, &allocator);
+}
+
 /// A limit is changed as JSON, after a preview of the effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_changed_after_a_look_at_what_that_would_do() {

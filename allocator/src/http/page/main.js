@@ -73,6 +73,17 @@ function showStatus() {
   });
 }
 
+/** Lists what operators should mend. */
+function showWarnings() {
+  const { config } = known.status.checks;
+  const refused = config.ok ? [] : [`The configuration file is refused, and its previous content is in force: ${config.reason}`];
+  const warnings = [...refused, ...known.status.warnings];
+  const list = document.getElementById("warnings");
+  list.hidden = warnings.length === 0;
+  if (list.childElementCount !== warnings.length) children(list, warnings.map(() => el("li")));
+  warnings.forEach((warning, at) => text(list.children[at], warning));
+}
+
 /** Says who is signed in, where identities are asked for. */
 function showMe() {
   const identity = known.me?.identity ?? null;
@@ -137,6 +148,7 @@ watch((what, status) => {
     epoch = status.epoch;
     note(limits, epoch, at).forEach((event) => events.add(event));
     showStatus();
+    showWarnings();
     showMe();
   }
   showAge();
