@@ -210,7 +210,7 @@ export function limit(main, name) {
     resume.hidden = !limit.paused || !mayOperate(name);
     blockNode.hidden = !mayOperate(name);
     [alter.hidden, take.hidden] = [!mayChange(name), !mayChange(name)];
-    topUp.hidden = (limit.upstream !== undefined && limit.upstream !== null) || !mayTopUp(name);
+    topUp.hidden = limit.leased === true || !mayTopUp(name);
     text(config, configuration(limit));
     attr(main, "data-limit", name);
     drawEvents();
