@@ -47,6 +47,8 @@ pub enum Fault {
     RegionCrash,
     /// A region is stopped in good order and comes back.
     RegionLeave,
+    /// A region, or an allocator that shares a store, does nothing for a while; its clock goes on. Answers wait for it.
+    RegionPause,
     /// A fate strikes the store that allocators share: one that the setup names.
     StoreTrouble,
 }
@@ -69,11 +71,11 @@ impl Fault {
     ];
 
     /// Faults that strike at random moments where regions or a store are between nodes and the allocator.
-    pub(crate) const OF_REGIONS: [Fault; 4] =
-        [Fault::RegionCut, Fault::RegionCrash, Fault::RegionLeave, Fault::StoreTrouble];
+    pub(crate) const OF_REGIONS: [Fault; 5] =
+        [Fault::RegionCut, Fault::RegionCrash, Fault::RegionLeave, Fault::StoreTrouble, Fault::RegionPause];
 
     /// All faults, with their names in reports and setups.
-    pub const ALL: [(&str, Fault); 22] = [
+    pub const ALL: [(&str, Fault); 23] = [
         ("message_lost", Fault::Loss),
         ("message_repeated", Fault::Duplicate),
         ("message_late", Fault::LongDelay),
@@ -95,6 +97,7 @@ impl Fault {
         ("region_cut", Fault::RegionCut),
         ("region_crash", Fault::RegionCrash),
         ("region_leave", Fault::RegionLeave),
+        ("region_pause", Fault::RegionPause),
         ("store_trouble", Fault::StoreTrouble),
     ];
 

@@ -33,6 +33,7 @@
 //! | P4 | a replay is the same to the last event | `tests/tests/simulated/simulation.rs` |
 
 mod live;
+mod lives;
 mod promise;
 mod regions;
 mod session;
@@ -107,6 +108,11 @@ pub struct Stock {
 }
 
 impl Stock {
+    /// Returns the permits that nodes of the pool's host could spend at once: what it has left is lent on.
+    pub(crate) fn spendable(&self) -> u64 {
+        self.view.available + self.in_hand
+    }
+
     /// Returns the books of `own`, with what can be lent of them where `above` is charged too.
     pub fn least(own: PoolView, above: PoolView) -> PoolView {
         PoolView {
@@ -147,6 +153,11 @@ pub struct Oracle {
     over: u64,
     /// Nothing may be lent before this, on the allocator's clock.
     paused_until: Moment,
+    /// Permits lent and not returned when the one above said that the limit is paused. No more may be lent on than
+    /// nodes give back.
+    paused_above: Option<u64>,
+    /// Nothing may be lent before this, on the allocator's clock: the vendor said so.
+    vendor_until: Moment,
 }
 
 impl Oracle {
@@ -169,6 +180,8 @@ impl Oracle {
             block: 0,
             over: 0,
             paused_until: Moment::ORIGIN,
+            paused_above: None,
+            vendor_until: Moment::ORIGIN,
         }
     }
 
@@ -265,6 +278,7 @@ impl Oracle {
         if let Ok(Answer::Grant(grant)) = answer {
             let Asked { seq, ask, .. } = *asked;
             let (by, paused_until) = (self.measure, self.paused_until);
+            let (vendor_until, most_out) = (self.vendor_until, self.paused_above.unwrap_or(u64::MAX));
             let session = self.session(asked.session);
             if !session.is_replay(now, seq, grant, by) {
                 spent = session.is_lent(now, seq, &ask, asked.is_awaited, grant, by)?;
@@ -272,8 +286,13 @@ impl Oracle {
                 must("S7", grant.term.is_zero() || grant.horizon <= asked.horizon, || {
                     format!("{grant:?} by a lender that may itself hold permits for {:?}", asked.horizon)
                 })?;
-                must("K7", lent == 0 || stock.view.vendor_pause.is_zero(), || {
+                let is_paused = now.allocator < vendor_until || !stock.view.vendor_pause.is_zero();
+                must("K7", lent == 0 || !is_paused, || {
                     format!("{grant:?} while the limit is paused for the vendor: {:?}", stock.view)
+                })?;
+                let Books { granted, returned, .. } = stock.view.books;
+                must("K7", lent == 0 || granted - returned <= most_out, || {
+                    format!("{grant:?} although the one above said that the limit is paused")
                 })?;
                 must("K7", now.allocator >= paused_until, || {
                     format!("{grant:?} while the limit is paused until {paused_until:?}")
@@ -331,16 +350,9 @@ impl Oracle {
     /// K1–K4, S9: checks the books as they are now.
     pub fn books(&mut self, now: Instant, Stock { view, in_hand, .. }: Stock) -> Verdict {
         let (books, before) = (view.books, self.books);
-        must("K1", books.granted == books.spent + books.returned + books.burned + books.outstanding, || {
-            format!("books that do not balance: {books:?}")
-        })?;
-        let gone = |books: Books| books.granted - books.outstanding;
-        let rises = books.granted >= before.granted
-            && books.spent >= before.spent
-            && books.returned >= before.returned
-            && gone(books) >= gone(before);
-        must("K4", rises, || format!("a count fell: {before:?} became {books:?}"))?;
+        hold_after(books, before)?;
         self.books = books;
+        self.over = self.over.min(books.outstanding.saturating_sub(self.ceiling));
         // Permits that were out when a limit was lowered stay valid, and top-ups come on top. A restored pool counts as
         // lent what its block may have lent, of which pools above do not know.
         let block = if books.burned < self.block { self.block } else { 0 };
@@ -395,44 +407,6 @@ impl Oracle {
         must("S9", permits <= room, || format!("{permits} could be spent now, where {room} are promised"))
     }
 
-    /// Records that the allocator lost its books, or dropped a pool that it took for new. The pool is `view` now.
-    pub(crate) fn books_lost(&mut self, now: Instant, view: PoolView) {
-        self.measure.life += 1;
-        // Restored books begin with what was out.
-        (self.admitted, self.books, self.block) = (0, view.books, view.books.outstanding);
-        // A pool that was dropped because it looked like a new one opens no later when it is made anew.
-        if !view.quarantine.is_zero() {
-            self.opens = now.allocator + view.quarantine;
-        }
-    }
-
-    /// Records that the books go on as they were written down, with all of it in flight or a flow lent. What is owed
-    /// after the last quarantine is unknown from then on.
-    pub(crate) fn books_go_on(&mut self, now: Instant) {
-        if self.opens <= now.allocator {
-            self.opens = Moment::ORIGIN;
-        }
-    }
-
-    /// Records that the books of the rules marked in `is_new` are new. Their buckets begin at `begins` on the
-    /// allocator's clock.
-    pub(crate) fn books_begin(&mut self, now: Instant, begins: Moment, is_new: &[bool]) {
-        let made = self.promises.iter_mut().zip(is_new).filter(|(_, is_new)| **is_new);
-        made.for_each(|(promise, _)| promise.begin(now, begins.as_nanos()));
-    }
-
-    /// Records when buckets at intervals refill `next` after an unknown gap, on the allocator's clock.
-    pub(crate) fn refills_at(&mut self, now: Instant, next: &[Option<Moment>]) {
-        let known =
-            self.promises.iter_mut().zip(next).filter_map(|(promise, next)| Some((promise, (*next)?)));
-        known.for_each(|(promise, next)| promise.refill_at(now, next.as_nanos()));
-    }
-
-    /// Returns when, on the allocator's clock, the last quarantine was over, if nothing was lent since.
-    pub(crate) fn opens_unlent(&self) -> Option<Moment> {
-        (self.opens > Moment::ORIGIN && self.books.granted == 0).then_some(self.opens)
-    }
-
     /// Returns the permits that may be admitted at this instant.
     pub fn room(&mut self, now: Instant) -> u64 {
         self.judged(now).map(|promise| promise.room(now)).min().unwrap_or(u64::MAX)
@@ -447,4 +421,17 @@ impl Oracle {
 fn kept(rules: &[Rule]) -> u64 {
     let kept = rules.iter().filter(|rule| rule.flow().is_none());
     kept.map(Rule::ceiling).min().unwrap_or(u64::MAX)
+}
+
+/// K1, K4: `books` balance, and no count fell since they were as `before`.
+pub(crate) fn hold_after(books: Books, before: Books) -> Verdict {
+    must("K1", books.granted == books.spent + books.returned + books.burned + books.outstanding, || {
+        format!("books that do not balance: {books:?}")
+    })?;
+    let gone = |books: Books| books.granted - books.outstanding;
+    let rises = books.granted >= before.granted
+        && books.spent >= before.spent
+        && books.returned >= before.returned
+        && gone(books) >= gone(before);
+    must("K4", rises, || format!("a count fell: {before:?} became {books:?}"))
 }

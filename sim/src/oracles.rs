@@ -244,6 +244,11 @@ impl Oracles {
         self.all().for_each(|oracle| oracle.books_go_on(now));
     }
 
+    /// Returns until when the vendor of each limit wants to be left alone.
+    pub(crate) fn vendor_until(&self) -> Vec<Moment> {
+        self.own.iter().map(Oracle::vendor_until).collect()
+    }
+
     /// See [`Oracle::shut`].
     pub fn shut(&mut self, until: Moment) {
         match (self.root, &mut self.above) {

@@ -65,14 +65,17 @@ pub enum Fate {
     /// As [`Fate::Started`], on a server whose clock is a few milliseconds off: less than allocators may be off the
     /// time.
     Replaced,
+    /// All allocators die, and the clock is set by more than two seconds before any of them is back.
+    SetUnwatched,
 }
 
 impl Fate {
     /// All fates, with their names in setups.
-    pub const ALL: [(&str, Fate); 8] = [
+    pub const ALL: [(&str, Fate); 9] = [
         ("copied", Fate::Copied),
         ("set", Fate::Set),
         ("set_twice", Fate::SetTwice),
+        ("set_unwatched", Fate::SetUnwatched),
         ("emptied", Fate::Emptied),
         ("emptied_underway", Fate::EmptiedUnderway),
         ("behind", Fate::Behind),

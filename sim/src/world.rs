@@ -55,7 +55,7 @@ use event::{Event, Message, Phase, Queued};
 use lessor_ledger::Rule;
 use lessor_ledger::exact::Limiter;
 use lessor_ledger::overrides::Version;
-use lessor_ledger::pool::Past;
+use lessor_ledger::pool::{Books, Past};
 use lessor_ledger::registry::Registry;
 use lessor_protocol::moment::nanos;
 use rates::memory;
@@ -76,6 +76,8 @@ pub struct World {
     limits: Limits,
     /// Whether a sweep forgot each pool, by place. Such a pool comes back no poorer than it went.
     forgotten: Vec<bool>,
+    /// The books of the pools above those that nodes ask, by place, as they were last seen.
+    books_above: Vec<Books>,
     /// Real time when the pool above others last lent all that it had.
     used_up: u64,
     real: u64,
@@ -260,6 +262,7 @@ impl World {
             nodes,
             desks,
             forgotten: vec![false; limits.count()],
+            books_above: vec![Books::default(); limits.count()],
             used_up: 0,
             limits,
             adversaries: adversaries.into_iter().map(|adversary| (adversary, vec![])).collect(),

@@ -1,10 +1,12 @@
 //! Draws fleets whose nodes lease from regions, or from allocators that share a store.
 
+mod broad;
 mod changed;
 mod clockless;
 mod guaranteed;
 mod safe;
 
+pub use broad::{regions_paused, regions_rules, store_paused, store_rules, store_unwatched};
 pub use changed::{
     regions_changed, store_changed, store_changed_caps, store_changed_close, store_put, store_removed,
 };
@@ -38,6 +40,8 @@ pub fn any(seed: u64) -> Setup {
         0 if seed / 14 % 4 == 3 => regions_changed(seed),
         0 => regions(seed),
         1 => store_decided(seed),
+        2 if seed / 14 % 8 == 6 => regions_paused(seed),
+        2 if seed / 14 % 8 == 7 => regions_rules(seed),
         2 => regions_capped(seed),
         3 if seed / 14 % 2 == 1 => store_clockless(seed),
         3 => store(seed),
@@ -54,13 +58,16 @@ pub fn any(seed: u64) -> Setup {
         6 => store_capped_family(seed),
         7 => store_intervals(seed, 200..3_000),
         8 => store_flow(seed, 1..40),
+        9 if seed / 14 % 8 == 6 => store_unwatched(seed),
         9 => store_fated(seed, &[Fate::Set, Fate::SetTwice]),
         10 => store_fated(seed, &lost),
+        11 if seed / 14 % 8 == 6 => store_paused(seed),
         11 => store_emptied(seed),
         12 if seed / 14 % 4 == 3 => store_changed(seed),
         12 if seed / 14 % 8 == 5 => store_changed_caps(seed),
         12 => store_small(seed),
         _ if seed / 14 % 4 == 3 => store_changed_close(seed),
+        _ if seed / 14 % 8 == 6 => store_rules(seed),
         _ => store_close(seed),
     }
 }

@@ -4,7 +4,7 @@
 use super::promise::Promise;
 use super::{Asked, Instant, Oracle, Stock, Verdict, Violation, kept, must};
 use lessor_ledger::carry_over::carried;
-use lessor_ledger::pool::PoolView;
+use lessor_ledger::pool::{Books, PoolView};
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, Observed};
@@ -71,6 +71,23 @@ impl Oracle {
         self.paused_until = until;
     }
 
+    /// Records whether the one above said that the limit is paused.
+    pub(crate) fn is_paused_above(&mut self, is_paused: bool) {
+        let Books { granted, returned, .. } = self.books;
+        let lent = self.paused_above.unwrap_or(granted - returned);
+        self.paused_above = is_paused.then_some(lent);
+    }
+
+    /// Returns until when the vendor wants to be left alone.
+    pub(crate) fn vendor_until(&self) -> Moment {
+        self.vendor_until
+    }
+
+    /// Records until when the vendor wants to be left alone, as restored books know it.
+    pub(crate) fn vendor_waits(&mut self, until: Moment) {
+        self.vendor_until = until;
+    }
+
     /// K8: `session` reported what it heard of the vendor, which turned the first view of the pool into the second. The
     /// pool lends no more for it, pauses no longer than told, and not at all for what was reported before.
     pub fn hears(
@@ -102,6 +119,7 @@ impl Oracle {
         must("K8", after.vendor_pause <= most, || {
             format!("a pause of {:?} after {before:?} for {observed:?} at {now:?}", after.vendor_pause)
         })?;
+        self.vendor_until = self.vendor_until.max(now.allocator + after.vendor_pause);
         must("K8", is_news || !changes, || {
             format!("{observed:?}, reported again, turned {before:?} into {after:?}")
         })

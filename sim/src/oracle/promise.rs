@@ -84,7 +84,7 @@ impl Promise {
     }
 
     fn sliding(kind: &'static str, limit: u64, per: u64, margin: u64) -> Self {
-        let window = Window { per, spends: VecDeque::new(), used: 0 };
+        let window = Window::new(per);
         let (spends, vendor, slack) = (window.clone(), window, Slack::default());
         Promise::Sliding { kind, limit, margin, slack, spends, vendor, on_the_way: BinaryHeap::new() }
     }
@@ -293,6 +293,10 @@ pub(super) struct Window {
 }
 
 impl Window {
+    fn new(per: u64) -> Self {
+        Window { per, spends: VecDeque::new(), used: 0 }
+    }
+
     fn advance(&mut self, real: u64) {
         while let Some(&(at, permits)) = self.spends.front()
             && at + self.per <= real

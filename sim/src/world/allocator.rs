@@ -186,6 +186,9 @@ impl World {
         let (now, asked) = (self.now(), self.asked(message, ask));
         let lender = self.setup.lender(ask.desk);
         let lent = self.oracles.answered(lender, now, &asked, answer, stocks)?;
+        if self.regions.is_empty() && self.rival.is_none() {
+            self.books_above_hold()?;
+        }
         let stock = stocks.own[lender];
         let granted = answer.as_ref().ok().and_then(|answer| answer.grant());
         self.remember(lent, |world| &mut world.grants);

@@ -91,7 +91,7 @@ impl World {
 
     fn decide(&mut self, region: usize, decision: Decision) -> Verdict {
         let at = &self.regions[region];
-        if !at.up || at.decisions.publish.is_some() {
+        if !at.up || at.paused_until > self.real || at.decisions.publish.is_some() {
             return Ok(());
         }
         let mut is_contested = false;
@@ -115,7 +115,11 @@ impl World {
     fn put_at_store(&mut self, rules: Option<&[Rule]>) -> Verdict {
         let region = self.rng.usize(..self.regions.len());
         let at = &self.regions[region];
-        if !at.up || at.decisions.publish.is_some() || (rules.is_none() && !at.configured.has_asked()) {
+        if !at.up
+            || at.paused_until > self.real
+            || at.decisions.publish.is_some()
+            || (rules.is_none() && !at.configured.has_asked())
+        {
             return Ok(());
         }
         let source = self.setup.topology.shared().map(Shared::time_source).unwrap_or_default();

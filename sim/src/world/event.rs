@@ -173,6 +173,50 @@ pub(super) struct Queued {
 }
 
 impl Event {
+    /// Returns the region whose process handles the event, if it is no message.
+    pub(super) fn region(&self) -> Option<usize> {
+        match self {
+            Event::RegionWakes { region, .. }
+            | Event::RegionTimesOut { region, .. }
+            | Event::Signs { region, .. }
+            | Event::FromStore { region, .. }
+            | Event::StoreSilent { region, .. }
+            | Event::HasNewFile { region, .. }
+            | Event::PublishWakes { region, .. }
+            | Event::PublishTimesOut { region, .. } => Some(*region),
+            Event::Wake { .. }
+            | Event::Ask(_)
+            | Event::Answer(_)
+            | Event::TimeOut { .. }
+            | Event::Due { .. }
+            | Event::GiveUp { .. }
+            | Event::Land { .. }
+            | Event::HandBack { .. }
+            | Event::PutBack { .. }
+            | Event::Settle { .. }
+            | Event::Scheme(_)
+            | Event::Traffic { .. }
+            | Event::Strike(_)
+            | Event::Operate(_)
+            | Event::Start { .. }
+            | Event::Thaw { .. }
+            | Event::Unslew { .. }
+            | Event::RegionStarts { .. }
+            | Event::Lags
+            | Event::RegionThaws { .. }
+            | Event::AtStore { .. }
+            | Event::SetAgain
+            | Event::Lift
+            | Event::Spree { .. }
+            | Event::Reopen { .. }
+            | Event::Copies { .. }
+            | Event::Durable { .. }
+            | Event::Sweep
+            | Event::Next(_)
+            | Event::End => None,
+        }
+    }
+
     /// Returns the host to which the event happens, if it is a sender or a desk.
     pub(super) fn host(&self) -> Option<Host> {
         match self {

@@ -37,12 +37,27 @@ impl World {
         let is_ask = matches!(event, Event::Ask(message) if !self.reaches_region(message));
         let is_at_centre = is_ask || matches!(event, Event::Sweep);
         let paused_until = |node: usize| self.nodes.get(node).map_or(0, |node| node.paused_until);
+        let region = self.region_of(event).and_then(|region| self.regions.get(region));
         let until = match event.host() {
+            _ if region.is_some() => region.map_or(0, |region| region.paused_until),
             _ if is_at_centre => self.centre.paused_until,
             Some(Host::Desk(desk)) => paused_until(self.home(desk)),
             Some(Host::Node(node)) if !is_of_world => paused_until(node),
             Some(Host::Node(_)) | None => 0,
         };
         (until > self.real).then_some(until)
+    }
+
+    /// Returns the region whose process handles `event`, if one does.
+    fn region_of(&self, event: &Event) -> Option<usize> {
+        if let Event::Answer(reply) = event {
+            return self.region(reply.node);
+        }
+        if let Event::Ask(message) = event
+            && self.reaches_region(message)
+        {
+            return Some(self.setup.lender(message.asks[0].desk));
+        }
+        event.region()
     }
 }

@@ -2,9 +2,9 @@
 //! books begin.
 
 use super::World;
-use crate::oracle::Stock;
+use crate::oracle::{Stock, Verdict, hold_after};
 use crate::oracles::IsNew;
-use lessor_ledger::pool::{Past, PoolView};
+use lessor_ledger::pool::{Books, Past, PoolView};
 use lessor_protocol::Moment;
 
 impl World {
@@ -26,6 +26,17 @@ impl World {
         self.limits.above().next().map(|place| self.view_of(place, now))
     }
 
+    /// K1, K4 of the pools above those that nodes ask: their books balance, and no count falls.
+    pub(super) fn books_above_hold(&mut self) -> Verdict {
+        let now = self.now().allocator;
+        self.limits.above().try_for_each(|place| {
+            let (books, before) = (self.view_of(place, now).books, self.books_above[place]);
+            hold_after(books, before)?;
+            self.books_above[place] = books;
+            Ok(())
+        })
+    }
+
     /// Returns which pools exist, by place.
     pub(super) fn made(&mut self) -> Vec<bool> {
         let made = |place| {
@@ -44,6 +55,9 @@ impl World {
     pub(super) fn are_lost(&mut self, lost: &[bool]) {
         self.forgotten.iter_mut().zip(lost).for_each(|(forgotten, lost)| *forgotten &= !lost);
         let is_new = self.is_new(lost);
+        for place in self.limits.above().filter(|place| lost[*place]) {
+            self.books_above[place] = Books::default();
+        }
         let (now, stocks) = (self.now(), self.stocks());
         for (limit, is_new) in is_new.own.iter().enumerate() {
             if is_new.first() == Some(&true) {

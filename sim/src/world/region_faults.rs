@@ -23,7 +23,7 @@ impl World {
     }
 
     /// Ends the process of a region, after a goodbye if it `is_stopped`. It is back at `until`, without its books.
-    fn region_dies(&mut self, region: usize, is_stopped: bool, until: u64) {
+    pub(super) fn region_dies(&mut self, region: usize, is_stopped: bool, until: u64) {
         if !self.regions[region].up {
             return;
         }
@@ -97,6 +97,14 @@ impl World {
         }
     }
 
+    /// Pauses the process of some region.
+    pub(super) fn pause_region(&mut self, until: u64) {
+        if let Some(region) = self.some_region() {
+            let at = &mut self.regions[region];
+            at.paused_until = at.paused_until.max(until);
+        }
+    }
+
     fn some_region(&mut self) -> Option<usize> {
         let regions = self.regions.len();
         (regions > 0).then(|| self.rng.usize(..regions))
@@ -104,6 +112,7 @@ impl World {
 
     /// Ends all faults of regions.
     pub(super) fn mend_regions(&mut self) -> Verdict {
+        self.regions.iter_mut().for_each(|at| at.paused_until = at.paused_until.min(self.real));
         (0..self.regions.len()).try_for_each(|region| self.region_starts(region, self.regions[region].life))
     }
 

@@ -23,7 +23,7 @@ use lessor_protocol::lease::millis_up;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::recovery::{Recovery, recovery};
 use lessor_protocol::wire::{ErrorBody, GrantBody, SafeShareBody, SpentBody};
-use lessor_protocol::{Answer, Moment};
+use lessor_protocol::{Answer, Moment, RefusalReason};
 use std::time::Duration;
 
 /// The most sessions of a process.
@@ -35,6 +35,8 @@ pub(super) struct Region {
     pub(super) clock: HostClock,
     pub(super) up: bool,
     pub(super) life: u64,
+    /// Real time until which its process does nothing.
+    pub(super) paused_until: u64,
     /// The configuration file.
     pub(super) file: File,
     pub(super) configured: Configured,
@@ -70,6 +72,7 @@ impl Region {
             clock,
             up: true,
             life: 0,
+            paused_until: 0,
             configured: Configured::new(&file, &leased),
             file,
             registry: Registry::new(&leased, clocks, Past::Lost(now), now, session),
@@ -285,6 +288,9 @@ impl World {
         for region in 0..self.regions.len() {
             let (name, id) = self.limits.pool(0);
             let at = &mut self.regions[region];
+            if at.paused_until > self.real {
+                continue;
+            }
             let now = at.clock.show(self.real);
             let is_there =
                 |registry: &mut Registry| registry.limit_or_retired(name).is_some_and(|limit| limit.has(id));
@@ -347,7 +353,7 @@ impl World {
         region: usize,
         answers: Vec<Result<roots::Reply, Reason>>,
     ) -> Verdict {
-        let is_lost = self.shared.as_ref().is_none_or(|store| store.is_lost);
+        let is_lost = self.shared.as_ref().is_none_or(|store| store.has_lost);
         // Where the time began anew while all allocators were idle, a lease that has ended counts from then on. Its
         // allocator has forgotten it and claims nothing.
         let is_redated = self.shared.as_ref().is_some_and(|store| store.has_eras);
@@ -364,6 +370,11 @@ impl World {
             grants.push(match answer {
                 Ok(roots::Reply { answer, safe, groups }) => {
                     lent_to_groups.push(groups);
+                    if self.shared.is_none() {
+                        let is_paused =
+                            matches!(answer, Answer::Refusal(it) if it.reason == RefusalReason::Paused);
+                        self.oracles.of(region).is_paused_above(is_paused);
+                    }
                     if let Answer::Grant(grant) = answer {
                         if !grant.term.is_zero() {
                             // Rounded as on the wire.

@@ -166,7 +166,7 @@ impl World {
         }
         // A root that begins anew knows nothing of what is out.
         let is_shut = self.stocks().above.is_some_and(|stock| !stock.view.quarantine.is_zero());
-        self.shared.iter_mut().for_each(|store| store.is_lost |= is_shut);
+        self.shared.iter_mut().filter(|_| is_shut).for_each(Store::loses);
     }
 
     /// Returns the permits out of the root that nodes ask, and when all their leases have ended. What a root that lost

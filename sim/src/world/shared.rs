@@ -3,14 +3,15 @@
 use super::World;
 use super::event::{Event, Phase};
 use super::kept_time::Keeper;
+use super::rates::memory;
 use crate::limits::{File, Limits};
-use crate::oracle::{Stock, Verdict, must};
+use crate::oracle::{Stock, Verdict, hold_after, must};
 use crate::topology::{Fate, Shared};
 use crate::{MILLI, SECOND};
 use lessor_ledger::Rule;
 use lessor_ledger::cells::{CellsError, Table, Timeline};
 use lessor_ledger::overrides::{LimitOverrides, Version};
-use lessor_ledger::pool::{Past, Pool, PoolView};
+use lessor_ledger::pool::{Books, Past, Pool, PoolView};
 use lessor_ledger::registry::Registry;
 use lessor_ledger::roots::{self, Call, HEAD, Head, OVERRIDES, RootSpec, SIGN_EVERY, Said, cell_of};
 use lessor_ledger::rule::RefillStyle;
@@ -52,12 +53,17 @@ pub(super) struct Store {
     pub(super) is_new: bool,
     /// The call of an allocator's first exchange before which the store is emptied, if it is.
     doom: Option<Doom>,
-    /// How far its clock was set in all, in nanoseconds.
+    /// How far its clock was set in all, in nanoseconds, and whether it was ever set while allocators watched.
     pub(super) set: i64,
+    is_set: bool,
     /// Sets within the last second: when, in real time, and `set` before it.
     sets: Vec<(u64, i64)>,
-    /// Whether it may have lost something, or another timeline says so.
+    /// Whether it has ever lost something, or another timeline said so.
+    pub(super) has_lost: bool,
+    /// Whether its roots may not know of all that is out.
     pub(super) is_lost: bool,
+    /// Real time since when the root that nodes ask is open, after a loss.
+    open_since: Option<u64>,
     /// The name of the root of each limit, and its specification.
     specs: Vec<(String, RootSpec)>,
     letters: BTreeMap<u64, Letter>,
@@ -107,8 +113,11 @@ impl Store {
             is_new: true,
             doom: None,
             set: 0,
+            is_set: false,
             sets: vec![],
+            has_lost: false,
             is_lost: false,
+            open_since: None,
             roots: vec![None; specs.len()],
             goes_by: (Version::of_file(file.version), vec![]),
             promises: file.rules.clone(),
@@ -171,8 +180,7 @@ impl Store {
             let now =
                 if set == 0 && !is_clockless { clock } else { *then + Duration::from_nanos(real - *at) };
             let view = root.view(now);
-            // Where the clock was set, no allocator lends by the time of this observer.
-            let is_known = set == 0 && *then > Moment::ORIGIN;
+            let is_known = *then > Moment::ORIGIN;
             Some(PoolView { available: if is_known { view.available } else { 0 }, ..view })
         };
         self.roots.iter_mut().map(view).collect()
@@ -187,6 +195,7 @@ impl Store {
         }
         self.sets.push((real, self.set));
         self.set += step;
+        self.is_set = true;
     }
 
     /// Takes a call that is on its way to the store. Returns its number.
@@ -208,7 +217,21 @@ impl Store {
     fn empty(&mut self) {
         self.table = Table::new(self.table.timeline().clone());
         self.roots.fill(None);
-        (self.doom, self.is_lost) = (None, true);
+        self.doom = None;
+        self.loses();
+    }
+
+    /// Records that roots may not know of all that is out.
+    pub(super) fn loses(&mut self) {
+        (self.has_lost, self.is_lost, self.open_since) = (true, true, None);
+    }
+
+    /// Trusts the roots again once the one that nodes ask has been open for `memory`, in nanoseconds.
+    fn recovers(&mut self, real: u64, memory: u64) {
+        let asked = self.roots[ASKED].as_mut();
+        let is_open = asked.is_some_and(|(root, then, _)| root.view(*then).quarantine.is_zero());
+        self.open_since = is_open.then(|| self.open_since.unwrap_or(real));
+        self.is_lost &= self.open_since.is_none_or(|since| real < since + memory);
     }
 
     /// Empties the store just before `letter` arrives, if it is doomed and the allocator asks for the first time
@@ -285,19 +308,30 @@ impl World {
         Some(Stock { view: least?, in_hand, at })
     }
 
+    /// K1: the books of each known root balance.
+    fn roots_balance(&mut self) -> Verdict {
+        let (at, real) = (self.root_clock(), self.real);
+        let views = self.shared.as_mut().map_or(vec![], |store| store.views(at, real));
+        views.into_iter().flatten().try_for_each(|view| hold_after(view.books, Books::default()))
+    }
+
     /// Delivers a call of `region` to the store.
     pub(super) fn at_store(&mut self, region: usize, letter: u64) -> Verdict {
         let (time, real) = (self.root_time(), self.real);
         let is_first = self.regions[region].asks() <= 1;
+        let memory = self.setup.rule_sets().map(memory).max().unwrap_or(0);
         let Some(store) = &mut self.shared else { return Ok(()) };
         store.empty_if_doomed(letter, is_first);
         let (went_by, was_there) = (store.goes_by.clone(), store.asked().is_some());
         let took = store.sent.remove(&letter).map_or(0, |sent| real - sent);
-        if store.answer(letter, real, time) {
+        let is_answered = store.answer(letter, real, time);
+        store.recovers(real, memory);
+        if is_answered {
             self.answer_of_store(region, letter);
         }
         self.hears_of_puts();
         self.decisions_hold()?;
+        self.roots_balance()?;
         self.follows_rules(&went_by, was_there, Duration::from_nanos(took));
         let (now, stocks) = (self.now(), self.stocks());
         self.oracles.books(now, &stocks)
@@ -328,7 +362,9 @@ impl World {
         let soon = self.rng.u64(10..250) * MILLI;
         self.log.note(real, "! something becomes of the store (#)", &[fate as u64]);
         let Some(store) = &mut self.shared else { return };
-        store.roots.fill(None);
+        if !matches!(fate, Fate::Copied | Fate::Set | Fate::SetTwice | Fate::EmptiedUnderway) {
+            store.roots.fill(None);
+        }
         match fate {
             Fate::Copied => store.behind = store.table.clone(),
             Fate::Set if is_watched && !is_fixed => store.set_by(step, real),
@@ -336,12 +372,16 @@ impl World {
                 store.set_by(step, real);
                 self.push(real + soon, Event::SetAgain);
             }
-            Fate::Set | Fate::SetTwice => {}
+            Fate::SetUnwatched if !is_fixed => {
+                store.set_by(step + 2 * sign * SECOND.cast_signed(), real);
+                (0..self.regions.len()).for_each(|region| self.region_dies(region, false, real + soon));
+            }
+            Fate::Set | Fate::SetTwice | Fate::SetUnwatched => {}
             Fate::Emptied => store.empty(),
             Fate::EmptiedUnderway => store.doom = Some(doom),
             Fate::Behind | Fate::Started | Fate::Replaced => {
                 // An allocator that sees another timeline does not know whether anything is lost.
-                store.is_lost = true;
+                store.loses();
                 if fate == Fate::Behind {
                     store.table = store.behind.clone();
                 }
@@ -373,9 +413,8 @@ impl World {
             return self.goes_no_faster(region, now);
         }
         // Where a clock is set, allocators know it from the next answer on.
-        let is_set = self.shared().fates.iter().any(|fate| matches!(fate, Fate::Set | Fate::SetTwice));
         let (clock, is_same) = (self.root_clock(), member.timeline() == Some(store.table.timeline()));
-        must("K9", is_set || !is_same || now <= clock, || {
+        must("K9", store.is_set || !is_same || now <= clock, || {
             format!("an allocator's time is {:?} later than its store's clock", now.since(clock))
         })
     }

@@ -51,10 +51,10 @@ impl World {
         let at = self.now().allocator;
         let own = in_hand.iter().enumerate();
         if !self.regions.is_empty() {
-            let own = own
+            let own: Vec<Stock> = own
                 .map(|(region, &in_hand)| self.regions[region].stock(&self.limits, self.real, in_hand))
                 .collect();
-            let in_hand = in_hand.iter().sum();
+            let in_hand = own.iter().map(Stock::spendable).sum();
             let above = match self.shared.is_some() {
                 true => self.stock_of_roots(in_hand),
                 false => Some(Stock { view: self.view(0, at), in_hand, at }),

@@ -18,6 +18,8 @@ struct Writing {
     boot: u64,
     batch: Made,
     pause: Pause,
+    /// Until when the vendor of each limit wants to be left alone.
+    vendor: Vec<Moment>,
 }
 
 /// A batch whose pools are being copied, or were copied.
@@ -34,6 +36,7 @@ pub(super) struct Store {
     boot: u64,
     durable: Written,
     pause: Pause,
+    vendor: Vec<Moment>,
     writing: Option<Writing>,
     /// The batch that the last answer of the allocator waits for.
     pub(super) waits_for: Option<u64>,
@@ -44,9 +47,9 @@ pub(super) struct Store {
 impl Store {
     /// Makes the whole batch being written durable; `None` if its pools are not copied yet.
     fn keep(&mut self) -> Option<Batch> {
-        let Writing { boot, batch, pause } = self.writing.take()?;
+        let Writing { boot, batch, pause, vendor } = self.writing.take()?;
         let Made::Wholly(batch) = batch else { return None };
-        (self.boot, self.pause) = (boot, pause);
+        (self.boot, self.pause, self.vendor) = (boot, pause, vendor);
         self.durable.apply(&batch);
         Some(batch)
     }
@@ -80,7 +83,8 @@ impl World {
     fn writing(&self, batch: Made) -> Writing {
         let now = self.centre.clock.show(self.real);
         let pause = self.centre.paused.filter(|until| *until > now).map(|until| (until, until.since(now)));
-        Writing { boot: self.centre.boot, batch, pause }
+        let vendor = self.oracles.vendor_until();
+        Writing { boot: self.centre.boot, batch, pause, vendor }
     }
 
     /// Writes down what has to be, unless a batch is on its way.
@@ -100,19 +104,19 @@ impl World {
             return;
         }
         let now = self.centre.clock.show(self.real);
-        let Some(Writing { boot, batch: Made::Partly(mut gathering), pause }) =
+        let Some(Writing { boot, batch: Made::Partly(mut gathering), pause, vendor }) =
             self.centre.store.writing.take()
         else {
             return;
         };
         if !self.centre.registry.gather(now, &mut gathering, 1) {
             let batch = Made::Partly(gathering);
-            self.centre.store.writing = Some(Writing { boot, batch, pause });
+            self.centre.store.writing = Some(Writing { boot, batch, pause, vendor });
             let soon = self.rng.u64(1..=self.setup.store);
             return self.push(self.real + soon, Event::Copies { life });
         }
         let batch = Made::Wholly(gathering.into_batch());
-        self.centre.store.writing = Some(Writing { boot, batch, pause });
+        self.centre.store.writing = Some(Writing { boot, batch, pause, vendor });
         let takes = self.rng.u64(1..=2 * self.setup.store);
         // Now and then a disk is busy with other things.
         let takes = takes * if self.rng.u32(..50) == 0 && self.setup.store < MILLI { 20 } else { 1 };
@@ -188,6 +192,10 @@ impl World {
         self.oracles.books_go_on(now);
         self.books_begin(&begin, Moment::ORIGIN);
         self.pause_again(gap);
+        for limit in 0..self.setup.limits() {
+            let until = self.centre.store.vendor.get(limit).copied().filter(|_| self.is_restored(limit));
+            self.oracles.of(limit).vendor_waits(until.unwrap_or(Moment::ORIGIN));
+        }
         true
     }
 

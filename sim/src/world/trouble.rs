@@ -63,6 +63,7 @@ impl World {
             Fault::RegionCut => self.cut_region(until),
             Fault::RegionCrash => self.lose_region(false, until),
             Fault::RegionLeave => self.lose_region(true, until),
+            Fault::RegionPause => self.pause_region(until),
             Fault::StoreTrouble => self.strike_store(),
             Fault::Loss
             | Fault::Duplicate
@@ -86,6 +87,7 @@ impl World {
             Fault::AllocatorPause => "! the allocator is paused (#) for # ns",
             Fault::AllocatorRestart => "! the allocator dies (#) for # ns",
             Fault::RegionCut => "! the link of a region (#) is cut for # ns",
+            Fault::RegionPause => "! a region (#) is paused for # ns",
             Fault::StoreTrouble => "! the store is in trouble (#) for # ns",
             Fault::RegionCrash | Fault::RegionLeave => "! a region (#) dies for # ns",
             Fault::NodeLeave => "! node # is stopped in good order for # ns",

@@ -44,6 +44,9 @@ impl Scenario {
         let setup = match self {
             Scenario::Regions => topologies::regions(seed),
             Scenario::RegionsCapped => topologies::regions_capped(seed),
+            Scenario::RegionsPaused => topologies::regions_paused(seed),
+            Scenario::StoreRules => topologies::store_rules(seed),
+            Scenario::StoreUnwatched => topologies::store_unwatched(seed),
             Scenario::Stored => topologies::store(seed),
             Scenario::StoreLoses => {
                 topologies::store_fated(seed, &[Fate::Copied, Fate::Emptied, Fate::Behind])
@@ -113,6 +116,12 @@ impl Scenario {
                 setup
             }
             Scenario::Outside => near(generator::outside(paused(setup, &mut dice), &mut dice)),
+            Scenario::OutsideRestarts => {
+                let mut setup = generator::outside(near(written(setup, &mut dice)), &mut dice);
+                setup.demand = 2.0 * sustained(&setup.plan.rules);
+                setup.lasts = 60 * SECOND;
+                setup
+            }
             Scenario::Reserving => reserving(setup, &mut dice),
             Scenario::InVain => in_vain(setup, &mut dice),
             Scenario::CutOff => cut_off(setup, &mut dice),

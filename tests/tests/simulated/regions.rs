@@ -296,6 +296,31 @@ fn what_operators_decide_at_a_store_is_followed_by_all() {
     }
 }
 
+/// Returns what is admitted in some of the fleets that `draw` draws.
+fn admitted_in(draw: fn(u64) -> Setup) -> u64 {
+    let admissions = |seed| clean(draw(seed)).admissions;
+    (0..few_seeds()).map(admissions).sum()
+}
+
+/// A process may read an answer seconds after it came.
+#[test]
+fn hosts_that_stand_still_lend_nothing_that_has_ended() {
+    let admitted = [topologies::store_paused, topologies::regions_paused].map(admitted_in);
+    assert!(admitted.iter().all(|sum| *sum > 100 * seeds()), "too few to say anything: {admitted:?}");
+}
+
+#[test]
+fn rules_with_options_hold_through_stores_and_regions() {
+    let admitted = [topologies::store_rules, topologies::regions_rules].map(admitted_in);
+    assert!(admitted.iter().all(|sum| *sum > 100 * seeds()), "too few to say anything: {admitted:?}");
+}
+
+#[test]
+fn a_clock_that_is_set_while_no_allocator_watches_is_not_gone_by() {
+    let admitted = admitted_in(topologies::store_unwatched);
+    assert!(admitted > 10 * seeds(), "too few to say anything: {admitted}");
+}
+
 /// The clock of one allocator, which has no nodes, is wrong. Hardly any call at the others is refused.
 fn others_are_served(lag: Lag) {
     for seed in 0..few_seeds() {

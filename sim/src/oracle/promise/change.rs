@@ -67,7 +67,7 @@ impl Promise {
                 *limit = to;
             }
             (Promise::Fixed(windows), Rule::FixedWindow(rule)) => {
-                return windows.changes(rule, carry, out, until);
+                return windows.changes(now, rule, carry, out, until);
             }
             // A limit whose flow changes begins anew, and rates of the old flow end by themselves.
             (old @ Promise::Bucket { name: "S4", .. }, Rule::LeakyBucket(flow)) => {

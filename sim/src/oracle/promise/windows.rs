@@ -1,6 +1,7 @@
 //! Fixed windows as the oracle sees them. The window of an instant follows from the clock or the date that it shows, or
 //! from the grants that opened it. No boundary is computed.
 
+use super::Window;
 use super::change::Slack;
 use crate::civil::{Civil, Label};
 use crate::oracle::Instant;
@@ -25,7 +26,7 @@ enum Kind {
     /// Days, weeks or months.
     Calendar { civil: Box<Civil>, label: Option<Label> },
     /// Before `sure` the open window is unknown: leases from before the rule may have opened one.
-    FirstUse { per: u64, ends: u64, sure: u64 },
+    FirstUse { ends: u64, sure: u64, recent: Window },
 }
 
 /// The end of a window that has not begun.
@@ -35,7 +36,9 @@ impl Windows {
     pub(super) fn new(rule: &FixedWindow, less: u64) -> Self {
         let kind = match rule.windows() {
             rule::Windows::Epoch { per } => Kind::Epoch { per: nanos(per), window: 0 },
-            rule::Windows::FirstUse { per } => Kind::FirstUse { per: nanos(per), ends: 0, sure: 0 },
+            rule::Windows::FirstUse { per } => {
+                Kind::FirstUse { ends: 0, sure: 0, recent: Window::new(nanos(per)) }
+            }
             rule::Windows::Calendar(calendar) => {
                 Kind::Calendar { civil: Box::new(Civil::new(&calendar)), label: None }
             }
@@ -58,8 +61,12 @@ impl Windows {
         if is_another {
             self.used = 0;
         }
-        if matches!(self.kind, Kind::FirstUse { sure, .. } if at < sure) {
-            return u64::MAX;
+        if let Kind::FirstUse { sure, recent, .. } = &mut self.kind
+            && at < *sure
+        {
+            // No period meets more than two windows.
+            recent.advance(at);
+            return self.slack.allows(at, 2 * self.limit).saturating_sub(recent.used);
         }
         self.slack.allows(at, self.limit).saturating_sub(self.used)
     }
@@ -69,7 +76,7 @@ impl Windows {
         match &self.kind {
             Kind::Epoch { per, .. } => (at / per + 1) * per,
             Kind::Calendar { civil, .. } => civil.edge_after(at),
-            Kind::FirstUse { per, .. } => at + per,
+            Kind::FirstUse { recent, .. } => at + recent.per,
         }
     }
 
@@ -79,16 +86,32 @@ impl Windows {
         let until = self.edge_after(until.allocator.as_nanos());
         match &mut self.kind {
             Kind::Epoch { .. } | Kind::Calendar { .. } => self.slack.floor = (until, out),
-            Kind::FirstUse { sure, .. } => *sure = if out > 0 { until } else { 0 },
+            Kind::FirstUse { sure, .. } => {
+                *sure = if out > 0 { until } else { 0 };
+                self.slack.extra.push((until, out));
+            }
         }
     }
 
     /// Goes on by `rule` if its period matches; `out` permits are lent until `until`. Returns whether it does.
-    pub(super) fn changes(&mut self, rule: &FixedWindow, carry: CarryOver, out: u64, until: Instant) -> bool {
+    pub(super) fn changes(
+        &mut self,
+        now: Instant,
+        rule: &FixedWindow,
+        carry: CarryOver,
+        out: u64,
+        until: Instant,
+    ) -> bool {
         if rule.windows() != self.windows {
             return false;
         }
         let until = self.edge_after(until.allocator.as_nanos());
+        let at = now.allocator.as_nanos();
+        if let Kind::FirstUse { sure, recent, .. } = &self.kind
+            && at < *sure
+        {
+            self.slack.extra.push((until.max(at + recent.per), recent.used + out));
+        }
         self.slack.carries(until, self.used, out, (self.limit, rule.limit()), carry);
         self.limit = rule.limit();
         true
@@ -114,13 +137,14 @@ impl Windows {
     /// Records that `permits` were lent at `at`.
     pub(super) fn lent(&mut self, at: u64, permits: u64) {
         self.room(at);
-        let Kind::FirstUse { per, ends, sure } = &mut self.kind else { return };
+        let Kind::FirstUse { ends, sure, recent } = &mut self.kind else { return };
+        let per = recent.per;
         if permits > 0 && at < *sure {
             // The window that this grant may open is over once nothing was lent for a period.
-            *sure = (*sure).max(at + *per);
+            *sure = (*sure).max(at + per);
         }
         if permits > 0 && *ends <= at {
-            *ends = at + *per;
+            *ends = at + per;
             let begins = self.slack.extra.iter_mut().filter(|(until, _)| *until == NEVER);
             begins.for_each(|(until, _)| *until = *ends);
         }
@@ -129,6 +153,9 @@ impl Windows {
     /// Counts `permits` that are spent at `at`. Returns false if no window is open.
     pub(super) fn spend(&mut self, at: u64, permits: u64) -> bool {
         self.used += permits;
+        if let Kind::FirstUse { recent, .. } = &mut self.kind {
+            recent.add(at, permits);
+        }
         !matches!(self.kind, Kind::FirstUse { ends, sure, .. } if ends <= at && sure <= at)
     }
 }

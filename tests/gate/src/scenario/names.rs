@@ -68,6 +68,8 @@ scenarios! {
     CapRestarts,
     /// A limit in full use whose vendor reports less left than it should have.
     Outside,
+    /// As `Outside`, under an allocator that dies every second and writes down what it lends.
+    OutsideRestarts,
     /// A short window in full use by calls that reserve more than they need, and messages that get lost. Leases end
     /// while calls go on, and bring less than was reserved when they are renewed.
     Reserving,
@@ -129,6 +131,12 @@ scenarios! {
     StoreFamily,
     /// As `Regions`, with a cap on calls in flight.
     RegionsCapped,
+    /// As `Regions`, with a limit that operators change and pause again and again.
+    RegionsPaused,
+    /// As `Stored`, with rules that have options.
+    StoreRules,
+    /// A shared store in full use, whose clock is set while all its allocators are dead.
+    StoreUnwatched,
     /// As `Stored`, with a cap on calls in flight.
     StoreCapped,
     /// A cap on calls in flight, and calls longer than the longest time, see [`lessor_sim::generator::overlong`].
