@@ -12,9 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// What operators are told when `--fresh` has an effect on new limits at most.
-const FRESH_IGNORED: &str = "--fresh is ignored, except for limits that the store has never known, and for these, \
-                             too, if a limit of the store is gone from the configuration: the store knows what \
-                             earlier runs lent. Leave the option out. To begin afresh, stop the allocator, remove \
+const FRESH_IGNORED: &str = "--fresh is ignored, except for limits that the store does not know, and for these, \
+                             too, while permits may count of a limit that is gone from the configuration: the store \
+                             knows what earlier runs lent. Leave the option out. To begin afresh, stop the allocator, remove \
                              its store, and start it with --fresh";
 
 impl Shared {
@@ -46,7 +46,7 @@ impl Shared {
                 if fresh && !is_fresh {
                     let begun = registry.begin_unknown_afresh(&known.limits, config.clocks, &written, now);
                     if !begun.is_empty() {
-                        tracing::info!(%path, limits = ?begun, "beginning afresh what the store has never known");
+                        tracing::info!(%path, limits = ?begun, "beginning afresh what the store does not know");
                     }
                 }
                 registry.take_decisions(&config.limits, &written, gap, now);

@@ -49,6 +49,14 @@ impl Past {
         }
     }
 
+    /// Returns when everything was lent that this past tells of.
+    pub fn until(self) -> Moment {
+        match self {
+            Past::None => Moment::ORIGIN,
+            Past::Lost(until) | Past::Other { until, .. } => until,
+        }
+    }
+
     /// Returns when all calls have ended that began, and were counted, before the present rules.
     pub fn calls_end(self) -> Moment {
         match self {

@@ -1,8 +1,9 @@
 //! The decisions of operators at an allocator with limits of its own. They are written down with what is lent, and hold
 //! in the next run. A limit that was put or removed stays so as long as the file says the same of it.
 
+use super::departed::{Departed, bound};
 use super::rows::{DecisionRow, PutRow, Written};
-use super::written::{Departed, heir};
+use super::written::heir;
 use super::{LimitConfig, Registry};
 use crate::overrides::{BLOCKED_MAX, Decision};
 use crate::registry::limit::Limit;
@@ -138,9 +139,11 @@ impl Registry {
         std::mem::swap(&mut self.overrides.file, &mut broken.overrides.file);
         self.departed.append(&mut broken.departed);
         for (name, limit) in broken.retired.iter_mut() {
-            let departed = Departed { past: limit.past_of_others(now), shares: limit.shares_out(now) };
+            let (past, shares) = (limit.past_of_others(now), limit.shares_out(now));
+            let departed = Departed::of(limit.config(), past, shares, self.clocks, now);
             self.departed.insert(name.clone(), departed);
         }
+        bound(&mut self.departed, now);
         // As at a start: names of departed limits fall to patterns that know nothing of what those limits lent.
         let mut heirs: BTreeMap<String, Departed> = BTreeMap::new();
         for (name, departed) in &self.departed {
@@ -151,7 +154,8 @@ impl Registry {
             if let Some(before) = broken.limits.get_mut(name) {
                 if limit.upstream().is_none() {
                     let mut left = heirs.remove(name).unwrap_or_default();
-                    left.join(Departed { past: before.past_of_others(now), shares: before.shares_out(now) });
+                    let (past, shares) = (before.past_of_others(now), before.shares_out(now));
+                    left.join(Departed::of(limit.config(), past, shares, self.clocks, now));
                     *limit = Limit::new(limit.config().clone(), self.clocks, left.past, now);
                     limit.learn_shares(left.shares);
                 }

@@ -1,9 +1,9 @@
 //! Puts, changes and removes limits while the allocator runs. No lease is taken back. A removed limit is remembered for
 //! as long as what it lent counts.
 
+use super::departed::Departed;
 use super::limits::Limits;
 use super::parents::{Tree, check_below_in_store, check_parent, is_below_in_store, of_limit};
-use super::written::Departed;
 use super::{DEPTH_MAX, Keyed, LimitConfig, Registry, Upstream, keep};
 use crate::CarryOver;
 use crate::named::LIMITS_MAX;
@@ -315,7 +315,7 @@ impl Registry {
         self.lost_heirs.retain(|_, (_, until)| now < *until);
     }
 
-    /// Forgets what an earlier run left of limits, once any new limit would wait as long.
+    /// Forgets what an earlier run left of limits, once none of it counts.
     fn forget_departed(&mut self, now: Moment) {
         let (limits, retired) = (&self.limits, &self.retired);
         let mut gone = vec![];

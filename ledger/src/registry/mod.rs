@@ -9,6 +9,7 @@ mod above;
 mod by_node;
 mod config;
 mod decisions;
+mod departed;
 mod family;
 #[cfg(test)]
 mod fixtures;
@@ -40,6 +41,7 @@ use crate::pool::{Above, Goodbye, Past, Pool, SessionId};
 use crate::rejection::{AskRejection, Reason, quoted};
 use crate::share::Owner;
 use decisions::LocalOverrides;
+use departed::Departed;
 use family::Family;
 use lessor_protocol::names::{KEY_MAX, NAME_MAX};
 use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, LeaveResponse, SpentBody, Text};
@@ -50,7 +52,7 @@ use sessions::{Keep, Sessions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use written::{Departed, Journaled};
+use written::Journaled;
 
 /// The node and session of an exchange, and its place in their sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]

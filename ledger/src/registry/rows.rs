@@ -62,7 +62,8 @@ pub struct LimitRow {
     /// Safe shares that nodes may still spend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<SavedShares>,
-    /// The longest that a call may take, if calls are counted.
+    /// The longest that a call may take, if calls are counted. In the row of a limit that was not configured: how long
+    /// what it lent counts after its past.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Duration>,
 }
@@ -76,7 +77,8 @@ impl LimitRow {
     /// Returns what another limit of this name has to wait for, if it begins at `now` and cannot go on with these
     /// pools.
     pub(super) fn lost(&self, gap: Gap, clocks: ClockBounds, now: Moment) -> Past {
-        self.past.read(gap, clocks, now).after(self.longest, clocks, now)
+        let longest = self.longest.filter(|_| !self.is_of_departed());
+        self.past.read(gap, clocks, now).after(longest, clocks, now)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a registry writes down, and how it goes on from what an earlier run wrote. A journal takes batches and says
 //! when they are durable. An answer that lends beyond the last batch waits for the next one.
 
+use super::departed::{Departed, bound};
 use super::limits::Limits;
 use super::{LimitConfig, Registry};
 use crate::pool::{EarlierShares, Past};
@@ -83,10 +84,9 @@ impl Registry {
                 heirs.entry(heir.clone()).or_default().push(row);
                 registry.heirs.insert(name.clone(), (heir, now));
             }
-            let shares = row.shares.map(|shares| shares.read(now, clocks));
-            let departed = Departed { past: row.lost(gap, clocks, now), shares };
-            registry.departed.insert(name.clone(), departed);
+            registry.departed.insert(name.clone(), Departed::read(row, gap, clocks, now));
         }
+        bound(&mut registry.departed, now);
         let others = other_lenders(&registry.limits, written);
         for limit in configured {
             let name = limit.name.to_string();
@@ -132,7 +132,8 @@ impl Registry {
 
     /// Begins the limits among `configured` of which the earlier run that has `written` can have lent nothing as if no
     /// permit of them was ever lent, and returns their names. A limit that lent has a row, which was durable before its
-    /// answer left. If a limit with a row is configured no more, none begins afresh: it may have been renamed.
+    /// answer left. While permits may count that were lent by a limit that is configured no more, none begins afresh: it
+    /// may have been renamed.
     pub fn begin_unknown_afresh(
         &mut self,
         configured: &[LimitConfig],
@@ -140,7 +141,7 @@ impl Registry {
         written: &Written,
         now: Moment,
     ) -> Vec<String> {
-        if !self.departed.is_empty() {
+        if self.departed.values().any(|departed| departed.counts(now)) {
             return vec![];
         }
         // The upstream of a limit knows what is out of it.
@@ -222,34 +223,6 @@ impl Registry {
             self.journaled.gone.push(name.to_owned());
             self.journaled.has_more();
         }
-    }
-}
-
-/// What an earlier run left of a limit that is not configured, in case it is configured again.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Departed {
-    /// What the limit has to wait for then.
-    pub(super) past: Past,
-    /// Safe shares that nodes may still spend.
-    pub(super) shares: Option<EarlierShares>,
-}
-
-impl Departed {
-    /// Lets the limit, or its heir, wait for `other`, too.
-    pub(super) fn join(&mut self, other: Departed) {
-        self.past = self.past.and(other.past);
-        self.shares = self.shares.into_iter().chain(other.shares).reduce(EarlierShares::and);
-    }
-
-    /// Whether a limit that takes its place at `now` has to wait for more than any new limit.
-    pub(super) fn counts(&self, now: Moment) -> bool {
-        self.past.calls_end() > now || self.shares.is_some_and(|shares| shares.are_out(now))
-    }
-
-    /// Returns its row, of this `version`.
-    pub(super) fn row(&self, version: u64) -> LimitRow {
-        let (past, shares) = (self.past.save(), self.shares.map(EarlierShares::save));
-        LimitRow { version, basis: String::new(), past, shares, longest: None }
     }
 }
 

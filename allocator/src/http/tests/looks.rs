@@ -417,7 +417,7 @@ async fn what_the_store_knows_goes_before_fresh() {
         lent.push(of_life);
         let warnings = app.get("/v1/status").await.json()["warnings"].to_string();
         let is_ignored =
-            warnings.contains("--fresh is ignored, except for limits that the store has never known");
+            warnings.contains("--fresh is ignored, except for limits that the store does not know");
         assert_eq!(is_ignored, life == 2 || life == 3, "in life {life}: {warnings}");
         app.shared.close_store();
     }

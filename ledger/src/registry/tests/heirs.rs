@@ -221,3 +221,55 @@ fn a_limit_that_may_have_another_name_now_does_not_begin_afresh() {
         assert_eq!((lent(&after, "b", 20), begun.len()), (expected, usize::from(expected > 0)), "{names:?}");
     }
 }
+
+/// The bug: a limit that was gone for one start was forgotten while its month went on. With `--fresh` in the command of
+/// a service manager it lent all permits once more when it came back, or when it came back by another name.
+#[test]
+fn a_limit_that_is_gone_for_a_start_does_not_begin_afresh_while_its_permits_count() {
+    const DAY: u64 = 24 * 60 * 60 * 1000;
+    let month = |name: &str| {
+        format!(
+            "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = 10, per = \"30d\" }}]\n"
+        )
+    };
+    let start = |written: &Written, text: &str, now: u64| {
+        let config = config(text);
+        let mut registry = config.restored(written, Gap::Counted, millis(now), 8);
+        let begun = registry.begin_unknown_afresh(&config.limits, config.clocks, written, millis(now));
+        registry.begin_writing(0);
+        (registry, begun)
+    };
+    let run = |registry: &mut Registry, written: &mut Written, now: u64| {
+        write(registry, written, now);
+        registry.sweep_retired(millis(now + 10), 10);
+        write(registry, written, now + 20);
+    };
+    let other = format!("[[limit]]\nname = \"c\"\n{RULE}\n");
+    for removed in [false, true] {
+        let mut written = Written::default();
+        let mut first = config(&(month("a") + &other)).registry(Past::None, millis(0), 7);
+        first.begin_writing(0);
+        assert_eq!(lent(&first, "a", 1), 10);
+        if removed {
+            assert!(first.remove("a"));
+        }
+        run(&mut first, &mut written, 100);
+        // Whatever the number of starts in between, each of which writes all rows.
+        for now in [DAY, 2 * DAY] {
+            let (mut registry, begun) = start(&written, &other, now);
+            assert_eq!(begun, [""; 0]);
+            run(&mut registry, &mut written, now);
+            assert!(written.limits.contains_key("a"), "what it lent counts");
+        }
+        for name in ["a", "b"] {
+            let (after, begun) = start(&written, &(month(name) + &other), 3 * DAY);
+            assert_eq!((lent(&after, name, 3 * DAY + 1), begun.len()), (0, 0), "{name}");
+        }
+        // A month after it was seen last it may have any name.
+        let (after, begun) = start(&written, &(month("b") + &other), 32 * DAY);
+        assert_eq!((lent(&after, "b", 32 * DAY + 1), begun.len()), (10, 1));
+        let (mut after, _) = start(&written, &other, 32 * DAY);
+        run(&mut after, &mut written, 32 * DAY);
+        assert_eq!(written.limits.keys().collect::<Vec<_>>(), ["c"], "it is forgotten");
+    }
+}

@@ -1,0 +1,141 @@
+//! What an earlier run left of limits that are not configured. Each is kept for as long as its permits may count: it may
+//! come back, or have another name now.
+
+use crate::Rule;
+use crate::limit_text::RawOverride;
+use crate::named::LIMITS_MAX;
+use crate::pool::{EarlierShares, Past};
+use crate::registry::LimitConfig;
+use crate::registry::rows::LimitRow;
+use crate::rule::{Gap, PER_MAX, SlidingWindow};
+use crate::rule_text::{RawRule, rule};
+use lessor_protocol::moment::span_of;
+use lessor_protocol::{ClockBounds, Moment};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What an earlier run left of a limit that is not configured, in case it is configured again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Departed {
+    /// What the limit has to wait for then.
+    pub(super) past: Past,
+    /// Safe shares that nodes may still spend.
+    pub(super) shares: Option<EarlierShares>,
+    /// When nothing that it lent counts any more.
+    ends: Moment,
+}
+
+impl Departed {
+    /// Returns what is left `now` of the limit `config`, which was removed.
+    pub(super) fn of(
+        config: &LimitConfig,
+        past: Past,
+        shares: Option<EarlierShares>,
+        clocks: ClockBounds,
+        now: Moment,
+    ) -> Self {
+        let rules = config.rules.iter().chain(config.overrides.values().flatten());
+        Departed { past, shares, ends: end(longest(rules.copied()), clocks, now) }
+    }
+
+    /// Returns what is left `now` of a limit with this `row`.
+    pub(super) fn read(row: &LimitRow, gap: Gap, clocks: ClockBounds, now: Moment) -> Self {
+        let ends = match row.is_of_departed() {
+            true => {
+                let until = row.past.read(gap, clocks, now).until();
+                row.longest.map_or_else(|| end(PER_MAX, clocks, until), |longest| until + longest)
+            }
+            false => end(longest_of(&row.basis), clocks, now),
+        };
+        let shares = row.shares.map(|shares| shares.read(now, clocks));
+        Departed { past: row.lost(gap, clocks, now), shares, ends }
+    }
+
+    /// Lets the limit, or its heir, wait for `other`, too.
+    pub(super) fn join(&mut self, other: Departed) {
+        self.past = self.past.and(other.past);
+        self.shares = self.shares.into_iter().chain(other.shares).reduce(EarlierShares::and);
+        self.ends = self.ends.max(other.ends);
+    }
+
+    /// Whether anything counts that the limit lent.
+    pub(super) fn counts(&self, now: Moment) -> bool {
+        self.ends > now || self.holds_up(now)
+    }
+
+    /// Whether a limit that takes its place at `now` has to wait for more than any new limit.
+    fn holds_up(&self, now: Moment) -> bool {
+        self.past.calls_end() > now || self.shares.is_some_and(|shares| shares.are_out(now))
+    }
+
+    /// Returns its row, of this `version`.
+    pub(super) fn row(&self, version: u64) -> LimitRow {
+        let (past, shares) = (self.past.save(), self.shares.map(EarlierShares::save));
+        let longest = Some(self.ends.since(self.past.until()));
+        LimitRow { version, basis: String::new(), past, shares, longest }
+    }
+}
+
+/// Forgets some of `departed` if they are too many: those whose permits are the first to count no more. As long as any
+/// of the others counts, no limit begins afresh.
+pub(super) fn bound(departed: &mut BTreeMap<String, Departed>, now: Moment) {
+    let excess = departed.len().saturating_sub(LIMITS_MAX);
+    if excess > 0 {
+        let mut ends: Vec<(Moment, String)> = departed
+            .iter()
+            .filter(|(_, departed)| !departed.holds_up(now))
+            .map(|(name, departed)| (departed.ends, name.clone()))
+            .collect();
+        ends.sort_unstable();
+        for (_, name) in ends.iter().take(excess) {
+            departed.remove(name);
+        }
+    }
+}
+
+/// Returns when nothing counts any more that was lent until `now` by rules that count for `longest`.
+fn end(longest: Duration, clocks: ClockBounds, now: Moment) -> Moment {
+    now + clocks.quarantine() + clocks.stretched(longest)
+}
+
+/// Returns the longest that one of `rules` counts what it lent. Without rules: the longest that any can.
+fn longest(rules: impl Iterator<Item = Rule>) -> Duration {
+    rules.map(counts_for).max().unwrap_or(PER_MAX)
+}
+
+fn counts_for(rule: Rule) -> Duration {
+    match rule {
+        Rule::FixedWindow(rule) => rule.windows().longest(),
+        Rule::TokenBucket(bucket) => {
+            let full = u128::from(bucket.capacity()) + u128::from(bucket.debt());
+            let nanos = (full * bucket.per().as_nanos()).checked_div(bucket.refill().into());
+            span_of(nanos.unwrap_or(u128::MAX))
+        }
+        // A bucket that is never refilled counts for ever.
+        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
+            rule.window().or(rule.longest()).unwrap_or(Duration::MAX)
+        }
+    }
+}
+
+/// Rules as a basis has them.
+#[derive(Deserialize)]
+struct Promises {
+    rules: Vec<RawRule>,
+    #[serde(rename = "override")]
+    overrides: Vec<RawOverride>,
+}
+
+/// Returns the longest that a limit with this `basis` counts what it lent.
+fn longest_of(basis: &str) -> Duration {
+    let promises = || {
+        let basis: Value = serde_json::from_str(basis).ok()?;
+        let Promises { rules, overrides } = Promises::deserialize(&basis["limit"]["rules"]).ok()?;
+        let overrides = overrides.iter().flat_map(|one| &one.rules);
+        let rules = rules.iter().chain(overrides).map(|raw| rule(raw, SlidingWindow::MARGIN).ok());
+        rules.collect::<Option<Vec<_>>>()
+    };
+    longest(promises().unwrap_or_default().into_iter())
+}
