@@ -238,6 +238,11 @@ fn suspend(
     // overruled here.
     head.keep_suspensions(&host.suspensions());
     let there = there.unwrap_or_else(|| head.written());
+    // After a change of its clock an allocator dates all pauses anew, from the clock of the head. Until then a pause by
+    // the new clock would be dated wrong.
+    if head.timeline() != *timeline || !head.is_vouched_for(there) {
+        return Ok(pause());
+    }
     let was_so = head.suspensions_mut().decide(limit, decision, there)?;
     let call = swap(timeline, HEAD, Some(cell.version), head.write(), host);
     Ok((Step::SwapHead(Box::new(head), was_so, there), call))

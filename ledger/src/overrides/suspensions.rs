@@ -113,6 +113,12 @@ impl Suspensions {
         }
     }
 
+    /// Returns what differs from `other`.
+    pub fn without(mut self, other: &Suspensions) -> Self {
+        self.limits.retain(|limit, suspended| other.limits.get(limit) != Some(suspended));
+        self
+    }
+
     /// Forgets pauses and blocks that were lifted long ago, and the oldest lifted ones if there are too many. The rest
     /// depends on the decisions alone, so allocators that know the same decisions remember the same.
     fn forget(&mut self) {

@@ -275,7 +275,7 @@ impl Head {
     }
 
     /// Whether an allocator that watched has written the head within a second of `now`, and none is in doubt.
-    pub(super) fn is_vouched_for(&self, now: Moment) -> bool {
+    pub(crate) fn is_vouched_for(&self, now: Moment) -> bool {
         self.was_just_signed(now)
     }
 
@@ -292,6 +292,14 @@ impl Head {
         self.lost = self.lost.map(|lost| now.before(before.since(lost.as_calendar())).into());
         self.suspensions.date_anew(self.era, before, now);
         self.now = now.into();
+    }
+
+    /// Merges what is `known` by an earlier head, which is gone and was written last at `before`, by the clock of the
+    /// store then. The clock shows `now`, and may be another one.
+    pub(super) fn keep_suspensions_of_before(&mut self, known: Suspensions, before: Moment, now: Moment) {
+        let mut lost = known.without(&self.suspensions);
+        lost.date_anew(self.era, before, now);
+        self.keep_suspensions(&lost);
     }
 
     /// Records that the store is on another `timeline`, and may have lost what was last done on the one before.

@@ -117,6 +117,8 @@ pub struct Member {
     /// Whether the clock of the store was found to have been set.
     has_stepped: bool,
     head: Option<(Cell, Head)>,
+    /// The id of the last head that this allocator went by, and when that was written, on the clock of the store then.
+    written: Option<(u64, Moment)>,
     /// When the last swap of the head that was done was sent, on the own clock.
     wrote_head: Moment,
     /// Whether the store is several servers, so that a swap of a root may miss what was lost elsewhere.
@@ -214,6 +216,7 @@ impl Member {
             has_seen: false,
             has_stepped: false,
             head: None,
+            written: None,
             wrote_head: Moment::ORIGIN,
             is_on_several: false,
             known: BTreeMap::new(),

@@ -4,7 +4,7 @@
 use super::*;
 use crate::cells::Table;
 use crate::overrides::{SUSPENDED_MAX, Suspended, Suspensions};
-use crate::roots::{Notice, RootAsk};
+use crate::roots::{Notice, RootAsk, Signer};
 use lessor_protocol::NodeName;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -412,4 +412,39 @@ fn a_head_is_told_only_what_is_newer_and_again_where_another_allocator_was_faste
     let mut empty = World::new();
     assert!(empty.publish(Publish::newest(newest)).is_ok());
     assert_eq!(empty.cell(HEAD), None, "it makes no head");
+}
+
+/// The bug: after a change of the store's clock a pause was dated by the new clock, and then once more from the old one
+/// to the new one: five minutes were over at once, or lasted a day.
+#[test]
+fn a_pause_waits_until_the_head_is_of_the_clock_of_the_store() {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let signer = Signer { session: 1, node: String::new() };
+    for before in [NOW + minutes(10), NOW.before(minutes(10))] {
+        for moves in [false, true] {
+            let mut world = World::new();
+            let timeline = Timeline::new(if moves { "0" } else { "a" });
+            let mut head = Head::begin(1, &timeline, before, true);
+            head.sign(&signer, before);
+            world.write(HEAD, head.write());
+            let mut publish = Publish::suspension("a", Decision::Pause(Some(minutes(5))));
+            let first = publish.begin();
+            let waits = world.until(&mut publish, first, |next| matches!(next, Next::Pause(_)));
+            // An allocator finds that the clock is another one.
+            match moves {
+                true => head.lose(&Timeline::new("a"), TimeSource::Store, NOW),
+                false => head.begin_era(NOW),
+            }
+            world.write(HEAD, head.write());
+            assert!(world.finish(&mut publish, waits).is_ok_and(|published| !published.was_so));
+            let until = world.here.suspensions.of("a").and_then(Suspended::until);
+            assert_eq!(until, Some(NOW + minutes(5)));
+        }
+    }
+    // The clocks of two servers may agree, and another timeline is waited for all the same.
+    let mut world = World::new();
+    world.write(HEAD, Head::begin(1, &Timeline::new("0"), NOW, true).write());
+    let mut publish = pause_of("a");
+    let first = publish.begin();
+    world.until(&mut publish, first, |next| matches!(next, Next::Pause(_)));
 }

@@ -78,6 +78,7 @@ impl Member {
         if let Some(there) = self.clock.now(now) {
             host.follow_suspensions(head.suspensions(), there);
         }
+        self.written = Some((head.life().0, head.written()));
         self.head = Some((cell, head));
         self.goes_by_head(now, host)
     }

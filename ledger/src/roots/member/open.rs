@@ -97,8 +97,14 @@ impl Member {
         host: &mut impl Host,
     ) -> Next {
         let Found { timeline, cell } = found;
-        // What this allocator knows is dated by the time of the head, too.
-        head.keep_suspensions(&host.suspensions());
+        match self.written {
+            // The server of the store may be another one, with a clock of its own.
+            Some((id, before)) if id != head.life().0 => {
+                head.keep_suspensions_of_before(host.suspensions(), before, there);
+            }
+            // What this allocator knows is dated by the time of the head, too.
+            Some(_) | None => head.keep_suspensions(&host.suspensions()),
+        }
         // Where the clock is known to have been set, another era begins in any case.
         let verdict = match self.has_stepped {
             true => Verdict::None,

@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 pub(super) struct Servers {
     pub(super) ids: [u64; 2],
     pub(super) cells: BTreeMap<String, Cell>,
-    /// How far their clocks are ahead.
-    ahead: Duration,
+    /// Seconds by which their clock is ahead.
+    pub(super) ahead: i64,
 }
 
 impl Servers {
     pub(super) fn new() -> Self {
-        Servers { ids: [1, 1], cells: BTreeMap::new(), ahead: Duration::ZERO }
+        Servers { ids: [1, 1], cells: BTreeMap::new(), ahead: 0 }
     }
 
     /// Returns the head that is there.
@@ -30,7 +30,10 @@ impl Servers {
     /// Answers a call. A swap looks at the first server alone.
     pub(super) fn answer(&mut self, call: Call, now: Moment) -> Result<Said, CellsError> {
         match call {
-            Call::Time => Ok(Said::Time(now + self.ahead)),
+            Call::Time if self.ahead < 0 => {
+                Ok(Said::Time(now.before(Duration::from_secs(self.ahead.unsigned_abs()))))
+            }
+            Call::Time => Ok(Said::Time(now + Duration::from_secs(self.ahead.unsigned_abs()))),
             Call::Load(names) => {
                 let cells = names.iter().map(|name| self.cells.get(name).cloned());
                 Ok(Said::Loaded(self.timeline(), cells.collect()))
@@ -66,10 +69,11 @@ pub(super) struct Allocator {
 
 pub(super) struct Quiet {
     drawn: u64,
-    wall: Moment,
+    pub(super) wall: Moment,
     asks: Vec<Option<RootAsk>>,
     /// How often it held back.
     held_back: u64,
+    pub(super) suspensions: Suspensions,
 }
 
 impl Host for Quiet {
@@ -87,7 +91,7 @@ impl Host for Quiet {
         self.asks.clone()
     }
     fn suspensions(&self) -> Suspensions {
-        Suspensions::default()
+        self.suspensions.clone()
     }
     fn configuration(&self) -> (Version, BTreeMap<String, String>) {
         (Version::of_file(1), BTreeMap::new())
@@ -96,7 +100,9 @@ impl Host for Quiet {
         LimitOverrides::default()
     }
     fn follow_overrides(&mut self, _: &LimitOverrides) {}
-    fn follow_suspensions(&mut self, _: &Suspensions, _: Moment) {}
+    fn follow_suspensions(&mut self, there: &Suspensions, _: Moment) {
+        self.suspensions.merge(there);
+    }
     fn hold_back(&mut self) {
         self.held_back += 1;
     }
@@ -106,7 +112,13 @@ impl Host for Quiet {
 impl Allocator {
     pub(super) fn new(session: u64) -> Self {
         let member = Member::new(session.to_string(), 0, TimeSource::Store).on_several_servers();
-        let host = Quiet { drawn: session << 32, wall: millis(0), asks: vec![], held_back: 0 };
+        let host = Quiet {
+            drawn: session << 32,
+            wall: millis(0),
+            asks: vec![],
+            held_back: 0,
+            suspensions: Suspensions::default(),
+        };
         Allocator { member, session, host }
     }
 
@@ -124,6 +136,15 @@ impl Allocator {
                     return lent.collect();
                 }
             }
+        }
+    }
+
+    /// Signs if it is time to, and may fail.
+    pub(super) fn signs(&mut self, servers: &mut Servers, at: u64) {
+        let now = millis(at);
+        let mut next = self.member.sign(self.session, now, &mut self.host);
+        while let Some(Next::Call(call)) = next {
+            next = Some(self.member.on_answer(servers.answer(call, now), now, &mut self.host));
         }
     }
 
@@ -201,7 +222,7 @@ fn found_a_loss() -> (Servers, Allocator) {
 #[test]
 fn a_loss_is_dated_as_much_later_when_the_clock_of_the_store_is_set() {
     let (mut servers, mut east) = found_a_loss();
-    servers.ahead = Duration::from_secs(60);
+    servers.ahead = 60;
     east.sign(&mut servers, 1_260);
     assert_eq!(east.host.held_back, 1, "its own clock may have stood still");
     assert_eq!((servers.head().era(), servers.head().lost()), (3, Some(millis(62_510))));

@@ -1,8 +1,10 @@
 //! What the head says of paused limits and blocked nodes.
 
+use super::several::{Allocator, Servers};
 use super::*;
 use crate::overrides::{Decision, Suspended};
 use lessor_protocol::NodeName;
+use std::collections::BTreeMap;
 
 /// Stores have heads of earlier versions, which have no stamps.
 #[test]
@@ -80,4 +82,31 @@ fn a_pause_lasts_as_long_however_the_clock_of_the_store_is_set() {
     over.sign(&signer, millis(7_200_000));
     over.begin_era(millis(0));
     assert_eq!(left(&over, millis(0))[0], Some(Duration::ZERO), "what was over is not there again");
+}
+
+/// The bug: the new server of a store that had lost everything has a clock of its own, and the pauses that allocators
+/// brought there kept the dates of the old one. An hour was over at once, or lasted longer.
+#[test]
+fn a_pause_lasts_as_long_in_a_store_that_was_emptied_and_has_another_clock() {
+    for ahead in [-600_i64, 86_400] {
+        let mut servers = Servers::new();
+        let mut all = [Allocator::new(1), Allocator::new(2)];
+        let pause = Decision::Pause(Some(3_600 * SECOND));
+        all[0].host.suspensions.decide("a", &pause, millis(0)).expect("there is room");
+        for at in [0, 250, 500] {
+            all.iter_mut().for_each(|allocator| allocator.sign(&mut servers, at));
+        }
+        (servers.ids, servers.ahead) = ([2, 2], ahead);
+        servers.cells.clear();
+        for at in (3..12).map(|quarter| 250 * quarter) {
+            all.iter_mut().for_each(|allocator| allocator.signs(&mut servers, at));
+        }
+        let cell = servers.cells[HEAD].clone();
+        let head = Head::read(&cell.value).expect("a head");
+        for suspensions in [head.suspensions(), &all[0].host.suspensions, &all[1].host.suspensions] {
+            let left =
+                suspensions.of("a").and_then(Suspended::until).map(|until| until.since(head.written()));
+            assert!(left.is_some_and(|left| left.abs_diff(3_600 * SECOND) < 5 * SECOND), "{ahead}: {left:?}");
+        }
+    }
 }
