@@ -131,12 +131,14 @@ pub fn store_url(data: &[u8]) {
 /// Takes the contents of a store: an export of the embedded one, or a cell of a shared one. Nothing in it makes an
 /// allocator lend more than its file allows.
 pub fn stored_rows(data: &[u8]) {
-    if let Ok(overrides) = LimitOverrides::read(data) {
+    if let Ok(mut overrides) = LimitOverrides::read(data) {
         assert_eq!(LimitOverrides::read(&overrides.write()).as_ref(), Ok(&overrides));
+        let _ = overrides.decide("a", Version::of_file(1), None);
     }
-    if let Ok(head) = Head::read(data) {
+    if let Ok(mut head) = Head::read(data) {
         assert_eq!(Head::read(&head.write()).as_ref(), Ok(&head));
         root(&head, None);
+        head.begin_era(start());
     }
     let timeline = lessor_ledger::cells::Timeline::new("t");
     for is_fresh in [true, false] {

@@ -12,6 +12,20 @@ pub use table::Table;
 
 use std::fmt;
 
+/// Highest number of what is counted in a cell. No count gets there, and one more than it is a number, too.
+pub(crate) const COUNT_MAX: u64 = u64::MAX / 2;
+
+/// Checks a number `count` that is counted in a cell, and called `name` there.
+///
+/// # Errors
+/// If it is above [`COUNT_MAX`].
+pub(crate) fn check_count(name: &str, count: u64) -> Result<(), String> {
+    match count <= COUNT_MAX {
+        true => Ok(()),
+        false => Err(format!("{name} is {count}, more than can have been counted")),
+    }
+}
+
 /// A value in a store, and its version.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cell {

@@ -2,7 +2,7 @@
 //! has the version of the newest. So all allocators follow them, whichever allocator an operator told.
 
 use super::Version;
-use crate::cells::VALUE_MAX;
+use crate::cells::{VALUE_MAX, check_count};
 use crate::named::LIMITS_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -53,6 +53,7 @@ impl LimitOverrides {
     /// What is wrong with the value. The overrides are unknown then.
     pub fn read(value: &[u8]) -> Result<Self, String> {
         let overrides: LimitOverrides = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+        check_count("serial", overrides.serial)?;
         match overrides.format {
             FORMAT => Ok(overrides),
             other => Err(format!("it has format {other}, and this version knows {FORMAT}")),
@@ -197,6 +198,13 @@ mod tests {
         let strange = written.replace("\"serial\"", "\"what\":1,\"serial\"");
         assert!(LimitOverrides::read(strange.as_bytes()).is_err_and(|why| why.contains("what")));
         assert!(LimitOverrides::read(b"{}").is_err());
+        // The bug: the next decision after one of these overflowed.
+        for high in ["\"serial\":18446744073709551615", "\"serial\":9223372036854775808"] {
+            let high = written.replace("\"serial\":2", high);
+            assert!(LimitOverrides::read(high.as_bytes()).is_err_and(|why| why.contains("counted")));
+        }
+        let high = written.replace("[1,2]", "[1,18446744073709551615]");
+        assert!(LimitOverrides::read(high.as_bytes()).is_err_and(|why| why.contains("counted")));
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The version of a limit. Operators count the versions of files (`store.version`). The store counts decisions over the API. A
 //! newer file wins over earlier decisions, and a decision that is made after it wins over the file.
 
+use crate::cells::check_count;
 use serde::{Deserialize, Serialize};
 
 /// The version of a limit. Of two versions, the higher one holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "Written", into = "Written")]
+#[serde(try_from = "Written", into = "Written")]
 pub struct Version {
     /// The version of the newest file that was known at the decision.
     pub file: u64,
@@ -38,11 +39,16 @@ impl Version {
     }
 }
 
-impl From<Written> for Version {
-    fn from(written: Written) -> Self {
+impl TryFrom<Written> for Version {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
         match written {
-            Written::File(file) => Version::of_file(file),
-            Written::Decided(file, serial) => Version { file, serial },
+            Written::File(file) => Ok(Version::of_file(file)),
+            Written::Decided(file, serial) => {
+                check_count("serial", serial)?;
+                Ok(Version { file, serial })
+            }
         }
     }
 }

@@ -22,6 +22,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Longest round trip that an ask can say. Sums of longer ones overflow.
+const RTT_MAX: Duration = Duration::from_millis(u64::MAX);
+
 /// A pool as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -341,7 +344,8 @@ impl SavedSession {
         let is_sane = totals.iter().all(|total| *total <= PERMITS_MAX)
             && burns <= self.burned
             && self.burns.is_sorted_by_key(|(at, _)| *at)
-            && self.term <= TERM_MAX;
+            && self.term <= TERM_MAX
+            && self.rtt <= RTT_MAX;
         if !is_sane {
             return None;
         }

@@ -4,6 +4,7 @@
 use super::departed::{Departed, bound};
 use super::limits::Limits;
 use super::{LimitConfig, Registry};
+use crate::cells::COUNT_MAX;
 use crate::pool::{EarlierShares, Past};
 use crate::registry::limit::Limit;
 use crate::registry::rows::{Batch, LimitRow, Written};
@@ -126,7 +127,8 @@ impl Registry {
             *until = limits.lock(heir).map_or(now, |heir| now + heir.quarantine(now));
         });
         // New rows get versions that were never used.
-        registry.journaled.versions = written.limits.values().map(|row| row.version).max().unwrap_or(0);
+        let last = written.limits.values().map(|row| row.version).max();
+        registry.journaled.versions = last.unwrap_or(0).min(COUNT_MAX);
         registry
     }
 

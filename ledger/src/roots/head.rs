@@ -2,7 +2,7 @@
 //! lost, and which allocators are there. It is one cell, which each allocator reads and signs a few times a second.
 
 use super::{Families, TimeSource};
-use crate::cells::Timeline;
+use crate::cells::{Timeline, check_count};
 use crate::overrides::{Suspensions, Version};
 use crate::rule::{At, Gap};
 use lessor_protocol::Moment;
@@ -123,6 +123,7 @@ impl Head {
     /// What is wrong with it. Nothing may be lent then.
     pub fn read(value: &[u8]) -> Result<Self, String> {
         let head: Head = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+        check_count("era", head.era)?;
         match head.format {
             FORMAT => Ok(head),
             other => Err(format!("it has format {other}, and this version knows {FORMAT}")),

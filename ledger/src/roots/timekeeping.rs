@@ -16,7 +16,7 @@
 //! comes, and with it another era of all roots.
 
 use super::{RootClock, SIGN_EVERY};
-use crate::cells::{Cell, Swap};
+use crate::cells::{Cell, Swap, check_count};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::{nanos, span_of};
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,8 @@ struct Stamp {
 impl Stamp {
     fn read(value: &[u8]) -> Result<Self, String> {
         let stamp: Stamp = serde_json::from_slice(value).map_err(|error| error.to_string())?;
+        check_count("life", stamp.life)?;
+        check_count("number", stamp.number)?;
         match stamp.format {
             FORMAT => Ok(stamp),
             other => Err(format!("it has format {other}, and this version knows {FORMAT}")),

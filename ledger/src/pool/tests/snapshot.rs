@@ -221,6 +221,8 @@ fn what_no_pool_can_have_been_is_not_gone_on_with() {
     other("/lessees/0/out", 3.into());
     other("/lessees/0/out", u64::MAX.into());
     other("/lessees/0/burned", 1.into());
+    // The bug: this sum overflowed in the first ask after that, and one such cell stopped all allocators.
+    other("/lessees/0/rtt", serde_json::json!({ "secs": u64::MAX, "nanos": 999_999_999 }));
     other("/written", millis(3).as_nanos().into());
     other("/rules", serde_json::json!([]));
     let twice = snapshot["lessees"][0].clone();

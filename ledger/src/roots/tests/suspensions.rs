@@ -20,6 +20,16 @@ fn a_head_names_its_suspensions_as_it_always_did() {
     assert!(Head::read(earlier.as_bytes()).is_ok_and(|head| head.suspensions().of("a").is_some()));
 }
 
+/// The bug: the next era after the last number overflowed.
+#[test]
+fn a_head_of_an_era_that_none_can_follow_is_refused() {
+    let written =
+        String::from_utf8(Head::begin(1, &Timeline::new("a"), millis(0), true).write()).expect("text");
+    let refused =
+        |era: u64| Head::read(written.replace("\"era\":1", &format!("\"era\":{era}")).as_bytes()).is_err();
+    assert!(!refused(2) && refused(u64::MAX));
+}
+
 /// A head with a pause of an hour and one without an end, after ten minutes.
 fn paused() -> Head {
     let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);

@@ -248,3 +248,18 @@ fn a_keeper_goes_slowly_towards_its_calendar() {
     let exact = keeper.clock.now(at(100_255)).expect("it is the keeper").since(at(CALENDAR + 100_255));
     assert!(exact >= Duration::from_micros(890) && exact < millis(1), "{exact:?}");
 }
+
+/// The bug: the next life, or the next stamp, after the last number overflowed.
+#[test]
+fn a_stamp_that_none_can_follow_is_refused() {
+    for (life, number, is_good) in [(1, 7, true), (u64::MAX, 7, false), (1, u64::MAX, false)] {
+        let text = format!(
+            r#"{{"format":1,"life":{life},"keeper":9,"number":{number},"said":1000000,"done":null}}"#
+        );
+        let cell = Some(Cell { version: 1, value: text.as_bytes().to_vec() });
+        let mut allocator = Allocator::new(CALENDAR);
+        let reading = StampRead { cell, began: at(1), asked: at(1), answered: at(2) };
+        let read = allocator.time.on_read(reading, &mut allocator.clock, at(CALENDAR), || 1);
+        assert_eq!(read.is_ok(), is_good, "{text}");
+    }
+}
