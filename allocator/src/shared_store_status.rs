@@ -4,7 +4,7 @@
 use crate::config::{Config, StoreConfig};
 use crate::overrides::{self, Overrides};
 use lessor_ledger::overrides::Suspensions;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most names of allocators that are kept.
@@ -16,6 +16,7 @@ pub(crate) struct SharedStoreStatus {
     silence: Mutex<Silence>,
     is_silent: AtomicBool,
     lost_member: AtomicBool,
+    newest_file: AtomicU64,
     overrides: Mutex<Overrides>,
     has_limits: AtomicBool,
     lacks_room: AtomicBool,
@@ -50,6 +51,7 @@ impl SharedStoreStatus {
             silence: Mutex::new(Silence { is_awaited: is_shared, ..Silence::default() }),
             is_silent: AtomicBool::new(false),
             lost_member: AtomicBool::new(false),
+            newest_file: AtomicU64::new(0),
             overrides: Mutex::new(overrides::begin(config)),
             has_limits: AtomicBool::new(false),
             lacks_room: AtomicBool::new(false),
@@ -127,6 +129,28 @@ impl SharedStoreStatus {
         self.lacks_room.store(lacks_room, Ordering::Relaxed);
     }
 
+    /// Returns the version of the newest file that the head names; 0 before it was read.
+    pub(crate) fn newest_file(&self) -> u64 {
+        self.newest_file.load(Ordering::Relaxed)
+    }
+
+    /// Records the version of the newest file that the head names.
+    pub(crate) fn newest_file_is(&self, version: u64) {
+        self.newest_file.store(version, Ordering::Relaxed);
+    }
+
+    /// Returns a warning that the store goes by a newer file than this allocator, if so.
+    pub(crate) fn older_file_warning(&self) -> Option<String> {
+        let (own, newest) = (self.overrides().file(), self.newest_file());
+        (newest > own).then(|| {
+            format!(
+                "the store goes by version {newest} of the configuration, and the file here has store.version = {own}: \
+                 limits of the store are shown with rules that may not hold; raise store.version above {newest} to \
+                 have them hold"
+            )
+        })
+    }
+
     /// Returns the names of the allocators that lend from the store, this one among them; at most a hundred.
     pub(crate) fn here(&self) -> Vec<String> {
         self.here.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -146,6 +170,20 @@ impl SharedStoreStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The bug: a file that was rolled back showed its rules, while those of the newer file held.
+    #[test]
+    fn a_file_that_is_older_than_that_of_the_store_is_warned_of() {
+        let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\nversion = 7\n";
+        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
+        let config = Config::parse(&format!("{store}[[limit]]\nname = \"a\"\n{rules}\n")).expect("valid");
+        let status = SharedStoreStatus::new(&config);
+        for (newest, is_older) in [(0, false), (7, false), (8, true)] {
+            status.newest_file_is(newest);
+            let warning = status.older_file_warning();
+            assert_eq!(warning.as_ref().is_some_and(|why| why.contains("above 8")), is_older, "{warning:?}");
+        }
+    }
 
     /// The bug: the allocator signs while it rests after a failed exchange. The signature hid that every exchange failed:
     /// the allocator was ready, and lent nothing.

@@ -98,7 +98,8 @@ pub(super) async fn metrics(
     let to_rank = ranks::chosen(&scraped);
     shared.metrics().publish(scraped, shared.store_fails().is_some());
     shared.metrics().rank(&ranks::of_limits(&shared, to_rank).await);
-    shared.metrics().roots().config_is(shared.shared_store_status().overrides().newest());
+    let store = shared.shared_store_status();
+    shared.metrics().roots().config_is(store.overrides().newest(), store.newest_file());
     shared.metrics().events(shared.events().listeners(), shared.events().sent());
     shared.metrics().clocks(wall(), shared.now());
     let media = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];

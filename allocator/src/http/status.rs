@@ -81,6 +81,7 @@ fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
     warnings.extend(kept_warning(&kept));
     if visitor.may(Rights::may_read_all) {
         warnings.extend(restart_warning(&shared.needs_restart()));
+        warnings.extend(shared.shared_store_status().older_file_warning());
         let standing = shared.standing();
         warnings.extend(standing.short_memory.warning(shared.config().server.memory_max));
         warnings.extend_from_slice(&standing.open_secrets.warnings());

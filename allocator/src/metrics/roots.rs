@@ -13,6 +13,7 @@ pub(crate) struct RootMetrics {
     allocators: Gauge,
     config_version: Gauge,
     config_serial: Gauge,
+    newest_version: Gauge,
 }
 
 impl RootMetrics {
@@ -27,6 +28,7 @@ impl RootMetrics {
             allocators: gauge!("lessor_store_allocators"),
             config_version: gauge!("lessor_config_version"),
             config_serial: gauge!("lessor_config_serial"),
+            newest_version: gauge!("lessor_store_config_version"),
         }
     }
 
@@ -42,10 +44,11 @@ impl RootMetrics {
         self.allocators.set(allocators as f64);
     }
 
-    /// Sets the version of the configuration in force.
-    pub(crate) fn config_is(&self, version: Version) {
+    /// Sets the version of the configuration in force, and that of the `newest` file which the head names.
+    pub(crate) fn config_is(&self, version: Version, newest: u64) {
         self.config_version.set(version.file as f64);
         self.config_serial.set(version.serial as f64);
+        self.newest_version.set(newest as f64);
     }
 
     /// Counts `swaps` of unknown outcome.
@@ -69,6 +72,10 @@ pub(super) fn describe() {
     describe_gauge!(
         "lessor_config_serial",
         "Serial number of the newest change of a limit over the API at any allocator of the store, as known here"
+    );
+    describe_gauge!(
+        "lessor_store_config_version",
+        "The highest store.version that an allocator of the shared store had, by which its limits go"
     );
     describe_histogram!("lessor_store_swap_seconds", "Time that a shared store took for a batch of swaps");
 }

@@ -40,7 +40,7 @@ impl Contested {
         is_news
     }
 
-    /// Reports that an allocator of the store has the file `newest`, while the configuration here has this `version`.
+    /// Reports that an allocator of the store has, or had, the file `newest`, while the configuration here has this `version`.
     /// Returns whether that is news.
     pub(super) fn tell_of_newer(&mut self, version: u64, newest: u64) -> bool {
         self.reset_for(version);
@@ -50,8 +50,9 @@ impl Contested {
             tracing::warn!(
                 version,
                 newest,
-                "another allocator of the store has a newer file: a key that no allocator with that file asks for yet \
-                 begins by the rules of this one"
+                "the store goes by a newer file: its rules hold for all limits and keys in use, and those of this file \
+                 only for keys that no allocator with the newer file asks for yet. To go back to earlier rules, raise \
+                 store.version above that of the newer file"
             );
         }
         is_news

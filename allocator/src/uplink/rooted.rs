@@ -93,6 +93,7 @@ impl Rooted {
         }
         if let Some(head) = self.member.head() {
             let version = shared.shared_store_status().overrides().file();
+            shared.shared_store_status().newest_file_is(head.newest().file);
             self.contested.tell_of_newer(version, head.newest().file);
         }
         match signed {

@@ -228,6 +228,19 @@ async fn send(method: Method, url: &str, body: &'static str) {
     assert!(answer.status().is_success(), "{url}: {}", answer.status());
 }
 
+/// Waits until the metrics of the allocator at `url` have this `sample`.
+async fn shows(url: &str, sample: &str) {
+    let end = CLOCK.now() + PATIENCE;
+    loop {
+        let answer = reqwest::get(format!("{url}/metrics")).await.expect("the server answers");
+        if answer.text().await.expect("text").contains(sample) {
+            return;
+        }
+        assert!(CLOCK.now() < end, "{url} never shows {sample:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
 /// Asks for permits of new keys until memory is too short for more of them.
 async fn crowd(url: &str) {
     for batch in 1..500 {
@@ -336,6 +349,15 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let gone = Trouble::of_callers(&main.url, "gone", 1, MODEST).await;
     let stranger = Trouble::of_a_stranger().await;
     let pauses = Trouble::of_pauses(slow.clone());
+    let shared = in_store(&rival);
+    let goes_by = |version: u64| {
+        contended.rewrite(&shared.replacen("[store]", &format!("[store]\nversion = {version}"), 1));
+        contended.running.signal(Signal::HUP);
+    };
+    // A newer file that is rolled back to a lower version.
+    goes_by(2);
+    shows(&contended.url, "\nlessor_store_config_version 2").await;
+    goes_by(1);
     let rival = Trouble::of_a_rival(&rival).await;
     watch(&prometheus, "not all fire", |fired, _| *fired == names).await;
     crowding.await.expect("the keys do not fit");
@@ -356,6 +378,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     ahead.set("");
     main.rewrite(CONFIG);
     main.running.signal(Signal::HUP);
+    goes_by(3);
     watch(&prometheus, "some go on", |_, firing| firing.is_empty()).await;
     for calls in calls {
         calls.end().await;

@@ -205,6 +205,38 @@ async fn a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that(
     old.stop().await;
 }
 
+/// The bug: a file that went back to earlier rules under a lower version changed nothing, and each view showed its rules
+/// as if they held.
+async fn a_file_that_is_rolled_back_to_a_lower_version_is_warned_of(kind: StoreKind) {
+    let store = Store::shared(kind, "rolled-back").await;
+    let allocator = Allocator::start(&store.config("east", 2 * LIMIT, 2), "127.0.0.1:0", true);
+    let get = async |path: &str| {
+        let answer = reqwest::get(format!("{}{path}", allocator.url)).await.expect("the server answers");
+        answer.text().await.expect("text")
+    };
+    let goes_by = async |version: u64| {
+        eventually("it signs the head", async || {
+            let expected = format!("\nlessor_store_config_version {version}\n");
+            get("/metrics").await.contains(&expected).then_some(())
+        })
+        .await;
+    };
+    goes_by(2).await;
+    assert!(!get("/v1/status").await.contains("raise store.version"));
+    for (version, warns) in [(1, true), (3, false)] {
+        allocator.rewrite(&store.config("east", LIMIT, version));
+        allocator.running.signal(Signal::HUP);
+        eventually("it goes by its file", async || {
+            let expected = format!("\nlessor_config_version {version}\n");
+            get("/metrics").await.contains(&expected).then_some(())
+        })
+        .await;
+        goes_by(version.max(2)).await;
+        let status = get("/v1/status").await;
+        assert_eq!(status.contains("raise store.version above 2"), warns, "{status}");
+    }
+}
+
 async fn of_two_operators_who_saw_the_same_one_is_told_so(kind: StoreKind) {
     let store = Store::shared(kind, "operators").await;
     let (east, west) = (store.allocator("east").await, store.allocator("west").await);
@@ -257,6 +289,7 @@ on_each_store!(
     a_store_that_is_emptied_is_told_again,
     what_one_knows_and_what_others_decided_since_both_hold,
     a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that,
+    a_file_that_is_rolled_back_to_a_lower_version_is_warned_of,
     of_two_operators_who_saw_the_same_one_is_told_so,
     who_was_told_is_killed_at_once_and_the_other_one_knows,
 );
