@@ -1,12 +1,14 @@
 //! Turns of requests whose answers take long to make. One is made at a time, so that many such requests take neither
 //! every processor nor the memory from exchanges. Decisions have turns of their own: to go into a shared store, and to be
-//! written to the audit log.
+//! written to the audit log. Readers take turns with each other, however many requests of one wait.
 
 use super::Shared;
 use crate::addresses::Address;
 use crate::places::{Place, Places};
 use lessor_ledger::share::Owner;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// Most requests that have a turn or wait for one. Each that waits holds its connection and its head. Far more than
 /// operators and their tools need.
@@ -21,6 +23,8 @@ pub(super) struct Turns {
     one: Semaphore,
     places: Semaphore,
     readers: Places<Reader>,
+    /// The line of each reader. The first request of each line waits for the turn.
+    lines: Mutex<BTreeMap<Reader, Weak<Semaphore>>>,
 }
 
 /// The peer that reads a long answer.
@@ -37,6 +41,7 @@ pub(crate) enum Reader {
 pub(crate) struct Turn<'a> {
     // An error of a semaphore says that it was closed, which none ever is.
     _one: Option<SemaphorePermit<'a>>,
+    _first_of_reader: Option<OwnedSemaphorePermit>,
     _place: Option<SemaphorePermit<'a>>,
     _of_reader: Option<Place<Reader>>,
 }
@@ -60,6 +65,7 @@ impl Default for Turns {
             one: Semaphore::new(1),
             places: Semaphore::new(WAITING_MAX),
             readers: Places::new(OF_READER_MAX),
+            lines: Mutex::default(),
         }
     }
 }
@@ -68,7 +74,11 @@ impl Turns {
     /// Waits for the next turn, for `reader` if it is known.
     async fn next(&self, reader: Option<Reader>) -> Result<Turn<'_>, TooManyWait> {
         let place = self.place(reader)?;
-        Ok(Turn { _one: self.one.acquire().await.ok(), ..place })
+        let first = match reader {
+            Some(reader) => self.line(reader).acquire_owned().await.ok(),
+            None => None,
+        };
+        Ok(Turn { _one: self.one.acquire().await.ok(), _first_of_reader: first, ..place })
     }
 
     /// Takes a place without a turn, for `reader` if it is known.
@@ -76,12 +86,25 @@ impl Turns {
         let of_reader = reader.map(|reader| self.readers.place(reader).ok_or(TooManyWait::OfReader));
         let of_reader = of_reader.transpose()?;
         let place = self.places.try_acquire().map_err(|_| TooManyWait::OfAll)?;
-        Ok(Turn { _one: None, _place: Some(place), _of_reader: of_reader })
+        Ok(Turn { _one: None, _first_of_reader: None, _place: Some(place), _of_reader: of_reader })
     }
 
     /// Waits for the next turn, however many others do.
     async fn next_in_any_case(&self) -> Turn<'_> {
-        Turn { _one: self.one.acquire().await.ok(), _place: None, _of_reader: None }
+        let one = self.one.acquire().await.ok();
+        Turn { _one: one, _first_of_reader: None, _place: None, _of_reader: None }
+    }
+
+    fn line(&self, reader: Reader) -> Arc<Semaphore> {
+        // Nothing here panics half way.
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.retain(|_, line| line.strong_count() > 0);
+        let known = lines.get(&reader).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let line = Arc::new(Semaphore::new(1));
+            lines.insert(reader, Arc::downgrade(&line));
+            line
+        })
     }
 }
 
@@ -172,5 +195,35 @@ mod tests {
         assert_eq!((ask(other), ask(None)), (Err(TooManyWait::OfAll), Err(TooManyWait::OfAll)));
         drop(waiting);
         assert_eq!(turns.readers.holders(), 1, "only the one whose answer is made");
+    }
+
+    /// The bug: one line for all, so that requests of others waited until those of one reader were answered.
+    #[test]
+    fn readers_take_turns_with_each_other() {
+        let turns = Turns::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let [one, other] = [1, 2].map(|owner| Some(Reader::Identity(Owner(owner))));
+        let asked = [one, one, one, other, other, one];
+        let mut waiting: Vec<(_, Pin<Box<dyn Future<Output = _>>>)> = vec![];
+        for reader in asked {
+            waiting.push((reader, Box::pin(turns.next(reader))));
+        }
+        let mut made = vec![];
+        while !waiting.is_empty() {
+            let ready = waiting.iter_mut().enumerate().find_map(|(place, (_, next))| {
+                match next.as_mut().poll(&mut context) {
+                    Poll::Ready(turn) => Some((place, turn)),
+                    Poll::Pending => None,
+                }
+            });
+            // All others are in line before the turn ends.
+            let (place, turn) = ready.expect("one of them has the turn");
+            for (_, next) in waiting.iter_mut().skip(place + 1) {
+                assert!(next.as_mut().poll(&mut context).is_pending());
+            }
+            made.push(waiting.remove(place).0);
+            drop(turn);
+        }
+        assert_eq!(made, [one, other, one, other, one, one]);
     }
 }

@@ -4,7 +4,6 @@ use super::several::{Allocator, Servers};
 use super::*;
 use crate::overrides::{Decision, Suspended};
 use lessor_protocol::NodeName;
-use std::collections::BTreeMap;
 
 /// Stores have heads of earlier versions, which have no stamps.
 #[test]
