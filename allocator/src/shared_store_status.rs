@@ -3,6 +3,7 @@
 
 use crate::config::{Config, StoreConfig};
 use crate::overrides::{self, Overrides};
+use crate::uplink::LastHost;
 use lessor_ledger::overrides::Suspensions;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,6 +23,7 @@ pub(crate) struct SharedStoreStatus {
     lacks_room: AtomicBool,
     here: Mutex<Vec<String>>,
     suspensions: Mutex<Suspensions>,
+    last_host: LastHost,
 }
 
 /// What an allocator does with its store. A store may take signatures and fail each exchange: it may be full, or some of
@@ -57,6 +59,7 @@ impl SharedStoreStatus {
             lacks_room: AtomicBool::new(false),
             here: Mutex::default(),
             suspensions: Mutex::default(),
+            last_host: LastHost::default(),
         }
     }
 
@@ -107,6 +110,11 @@ impl SharedStoreStatus {
     pub(crate) fn suspensions(&self) -> MutexGuard<'_, Suspensions> {
         // Replaced as a whole: no panic can have left it half changed.
         self.suspensions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the host of the store that the next decision asks first.
+    pub(crate) fn last_host(&self) -> &LastHost {
+        &self.last_host
     }
 
     /// Whether the store has told its limits, beside those of the file.

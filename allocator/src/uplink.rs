@@ -7,7 +7,7 @@ mod publish;
 mod rooted;
 mod transport;
 
-pub(crate) use publish::{Unpublished, change, decide};
+pub(crate) use publish::{LastHost, Unpublished, change, decide};
 
 use crate::config::{StoreConfig, Upstream};
 use crate::metrics::UpstreamMetrics;

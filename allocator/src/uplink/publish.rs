@@ -1,6 +1,6 @@
 //! Brings a decision of an operator into a shared store: carries the calls of a [`Publish`] to the store and back. All
-//! allocators follow the decision from there. Each decision has a connection of its own, and one is made at a time:
-//! all of them swap the same cells.
+//! allocators follow the decision from there. Each decision has a connection of its own, to the host that answered the
+//! last one, and one is made at a time: all of them swap the same cells.
 
 use super::contested::Contested;
 use super::rooted::{Here, do_call};
@@ -14,7 +14,7 @@ use lessor_ledger::overrides::{
 use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep, timeout};
 
@@ -74,10 +74,10 @@ pub(crate) async fn decide(
 ) -> Result<bool, Unpublished> {
     let mut patience = pin!(sleep(PUBLISH_MAX));
     let _turn = turn(shared, reader, patience.as_mut()).await?;
-    let mut cells = cells(shared)?;
+    let mut connection = connection(shared)?;
     let publish = Publish::suspension(limit, decision.clone());
     let published: Result<_, Unpublished> =
-        in_time(patience, carry(&mut cells, shared, publish, || Ok(()))).await;
+        in_time(patience, carry(&mut connection.cells, shared, publish, || Ok(()))).await;
     Ok(published?.was_so)
 }
 
@@ -96,12 +96,14 @@ pub(crate) async fn change<E: From<Unpublished>>(
 ) -> Result<(), E> {
     let mut patience = pin!(sleep(PUBLISH_MAX));
     let _turn = turn(shared, reader, patience.as_mut()).await?;
-    let mut cells = cells(shared)?;
-    let published = in_time(patience, carry(&mut cells, shared, Publish::limit(name, put), check)).await?;
+    let mut connection = connection(shared)?;
+    let put = carry(&mut connection.cells, shared, Publish::limit(name, put), check);
+    let published = in_time(patience, put).await?;
     // The decision is in the store. The head is told of it even if the operator no longer waits.
     let (shared, limit) = (shared.clone(), name.to_owned());
     let telling = tokio::spawn(async move {
-        let tell = carry(&mut cells, &shared, Publish::newest(published.newest), || Ok::<_, Infallible>(()));
+        let newest = Publish::newest(published.newest);
+        let tell = carry(&mut connection.cells, &shared, newest, || Ok::<_, Infallible>(()));
         if let Ok(Ok(Err(error))) = timeout(TELL_MAX, tell).await {
             tracing::debug!(limit, %error, "the store's head does not say yet that a limit was put or removed");
         }
@@ -124,11 +126,38 @@ async fn turn<'a>(
     }
 }
 
-fn cells(shared: &Shared) -> Result<Cells, Unpublished> {
+/// The host of the store that the next decision asks first, as a handle that is not connected.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastHost(Arc<Mutex<Option<Cells>>>);
+
+impl LastHost {
+    fn lock(&self) -> MutexGuard<'_, Option<Cells>> {
+        // Replaced as a whole: no panic can have left it half changed.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The connection of a decision. Dropping it keeps the host for the next decision, whatever became of this one.
+struct Connection {
+    cells: Cells,
+    last: LastHost,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        *self.last.lock() = Some(self.cells.another());
+    }
+}
+
+fn connection(shared: &Shared) -> Result<Connection, Unpublished> {
     let StoreConfig::Shared(store) = &shared.config().server.store else {
         return Err(Unpublished::Unreachable("there is none".to_owned()));
     };
-    Cells::new(&store.cells).map_err(|error| Unpublished::Unreachable(error.to_string()))
+    let last = shared.shared_store_status().last_host().clone();
+    let known = last.lock().take();
+    let cells = known.map_or_else(|| Cells::new(&store.cells), Ok);
+    let cells = cells.map_err(|error| Unpublished::Unreachable(error.to_string()))?;
+    Ok(Connection { cells, last })
 }
 
 /// Outcome of a publication: the outer error is an objection to it.
@@ -190,8 +219,12 @@ mod tests {
     const OTHER: Reader = Reader::Identity(Owner(2));
 
     fn shared(url: &str, patience: &str) -> Arc<Shared> {
+        shared_of("redis", url, patience)
+    }
+
+    fn shared_of(kind: &str, url: &str, patience: &str) -> Arc<Shared> {
         let text = format!(
-            "[store]\nkind = \"redis\"\nurl = {url:?}\ntimeout = {patience:?}\n\
+            "[store]\nkind = {kind:?}\nurl = {url:?}\ntimeout = {patience:?}\n\
              [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]"
         );
         Arc::new(Shared::new(Config::parse(&text).expect("valid"), true))
@@ -288,5 +321,24 @@ mod tests {
         assert!(words.starts_with("the store that allocators share: "), "{words}");
         let first = first.join_all().await;
         assert!(matches!(first[0], Err(Unpublished::Unreachable(_))), "{first:?}");
+    }
+
+    /// The bug: each decision began with the first host, and one that is silent took half of its time-out.
+    #[tokio::test]
+    async fn a_decision_begins_with_the_host_after_those_that_were_silent() {
+        let mut hosts = vec![];
+        for _ in 0..5 {
+            hosts.push(TcpListener::bind("127.0.0.1:0").await.expect("a port"));
+        }
+        let address = |host: &TcpListener| host.local_addr().expect("it is bound").to_string();
+        let all: Vec<String> = hosts.iter().map(address).collect();
+        let url = format!("postgres://u@{}/db?sslmode=disable", all.join(","));
+        let shared = shared_of("postgres", &url, "80ms");
+        for _ in 0..2 {
+            let failed = pauses(&shared, None, 1).join_all().await;
+            assert!(matches!(failed[0], Err(Unpublished::Unreachable(_))), "{failed:?}");
+        }
+        // Four of them take the time-out of the first decision. The connection waits to be accepted.
+        timeout(Duration::from_secs(9), hosts[4].accept()).await.expect("it was asked").expect("a stream");
     }
 }
