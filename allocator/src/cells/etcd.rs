@@ -18,7 +18,6 @@ use lessor_tls::Encryptor;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::time::timeout;
 
 /// Attempts to read the mark of the timeline, which is made if there is none. Each time an operator may delete it.
@@ -47,14 +46,6 @@ impl Shared {
 
     fn seen<T>(&self, what: impl FnOnce(&mut Seen) -> T) -> T {
         what(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Longest time to connect to one member: after one that hangs there is time for others.
-    fn connect_max(&self) -> Duration {
-        match self.place.hosts.len() {
-            1 => self.config.timeout,
-            _ => self.config.timeout / 4,
-        }
     }
 
     fn no_answer(&self) -> CellsError {
@@ -280,7 +271,7 @@ impl Etcd {
     async fn connected(&mut self) -> Result<Line, CellsError> {
         match self.line.take().filter(|line| !line.is_over()) {
             Some(line) => Ok(line),
-            None => endpoints::connect(&self.shared, self.endpoint).await,
+            None => endpoints::connect(&self.shared, &mut self.endpoint).await,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod check;
 mod etcd;
+mod hosts;
 mod memory;
 mod outcome;
 mod password;

@@ -3,26 +3,26 @@
 use super::Shared;
 use super::line::Line;
 use crate::cells::CellsError;
+use crate::cells::hosts::Tries;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::JoinSet;
 
-/// Connects to the first usable member, from `first` on and around.
-pub(super) async fn connect(shared: &Arc<Shared>, first: usize) -> Result<Line, CellsError> {
-    let count = shared.place.hosts.len();
-    let mut failed = None;
-    for endpoint in (first..first + count).map(|endpoint| endpoint % count) {
-        match Line::open(shared, endpoint).await {
+/// Connects to the first usable member, from `first` on and around. If there is none, or the caller stops waiting,
+/// `first` becomes the one to begin with next time.
+pub(super) async fn connect(shared: &Arc<Shared>, first: &mut usize) -> Result<Line, CellsError> {
+    let mut tries = Tries::new(shared.place.hosts.len(), shared.config.timeout);
+    while let Some((endpoint, patience, late)) = tries.next(first) {
+        match Line::open(shared, endpoint, patience, late).await {
             Ok(line) => {
+                *first = endpoint;
                 are_one(shared, &line).await?;
                 return Ok(line);
             }
-            // The other members are unfit as well, or soon will be.
-            Err(error @ CellsError::Unfit(_)) => return Err(error),
-            Err(error) => failed = failed.or(Some(error)),
+            Err(error) => tries.failed(error)?,
         }
     }
-    Err(failed.unwrap_or_else(|| shared.no_answer()))
+    Err(tries.error())
 }
 
 /// Checks once that the members that answer are of one cluster. If a wrong one is asked later, its timeline differs.
@@ -33,7 +33,8 @@ async fn are_one(shared: &Arc<Shared>, line: &Line) -> Result<(), CellsError> {
     let mut others = JoinSet::new();
     for endpoint in (0..shared.place.hosts.len()).filter(|endpoint| *endpoint != line.endpoint) {
         let shared = Arc::clone(shared);
-        others.spawn(async move { Line::open(&shared, endpoint).await });
+        let patience = shared.config.timeout / 4;
+        others.spawn(async move { Line::open(&shared, endpoint, patience, shared.no_answer()).await });
     }
     while let Some(opened) = others.join_next().await {
         match opened {

@@ -14,6 +14,7 @@ use lessor_protocol::foreign::{causes, excerpt};
 use serde::de::DeserializeOwned;
 use std::error::Error;
 use std::fmt::Display;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -84,13 +85,17 @@ impl Line {
         self.driver.is_finished() || self.sender.is_closed()
     }
 
-    /// Connects to the host with this index, and checks that it is a usable member, within the time that one member may
-    /// take.
-    pub(super) async fn open(shared: &Shared, endpoint: usize) -> Result<Self, CellsError> {
-        let (address, patience) = (&shared.place.hosts[endpoint], shared.connect_max());
+    /// Connects to the host with this index, and checks that it is a usable member, within `patience`; `late` is the
+    /// error if it takes longer.
+    pub(super) async fn open(
+        shared: &Shared,
+        endpoint: usize,
+        patience: Duration,
+        late: CellsError,
+    ) -> Result<Self, CellsError> {
+        let address = &shared.place.hosts[endpoint];
         let opened = timeout(patience, Line::open_at(shared, address, endpoint)).await;
-        let late = |_| CellsError::Unreachable(format!("no answer within {patience:?}"));
-        opened.map_err(late).and_then(|opened| opened).map_err(|error| at(error, address))
+        opened.map_err(|_| late).flatten().map_err(|error| at(error, address))
     }
 
     async fn open_at(shared: &Shared, address: &Address, endpoint: usize) -> Result<Self, CellsError> {

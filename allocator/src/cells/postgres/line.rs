@@ -3,11 +3,10 @@
 use super::{Shared, migrate};
 use crate::cells::CellsError;
 use lessor_protocol::CLOCK;
+use crate::cells::hosts::Tries;
 use lessor_protocol::foreign::{causes, excerpt};
-use lessor_protocol::lease::whole_millis;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -63,24 +62,14 @@ impl Line {
     /// Connects to the first usable host, from `first` on and around, with or without tables. If there is none, or its
     /// caller stops waiting, `first` becomes the one to begin with next time.
     pub(super) async fn open(shared: &Shared, first: &mut usize) -> Result<Self, CellsError> {
-        let (count, by) = (shared.place.hosts.len(), CLOCK.now() + shared.config.timeout);
-        let mut failed = None;
-        for tried in 0..count {
-            let host = *first % count;
-            *first = host + 1;
-            let patience = patience(shared.config.timeout, by.since(CLOCK.now()), count - tried);
-            // The last one had all the time that was left.
-            let late = |_| match count - tried {
-                1 => shared.no_answer(),
-                _ => CellsError::Unreachable(format!("no answer within {:?}", whole_millis(patience))),
-            };
-            match timeout(patience, Line::open_at(shared, host)).await.map_err(late).flatten() {
+        let mut tries = Tries::new(shared.place.hosts.len(), shared.config.timeout);
+        while let Some((host, patience, late)) = tries.next(first) {
+            match timeout(patience, Line::open_at(shared, host)).await.map_err(|_| late).flatten() {
                 Ok(line) => return Ok(line),
-                Err(error @ CellsError::Unfit(_)) => return Err(error),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => tries.failed(error)?,
             }
         }
-        Err(failed.unwrap_or_else(|| shared.no_answer()))
+        Err(tries.error())
     }
 
     async fn open_at(shared: &Shared, host: usize) -> Result<Self, CellsError> {
@@ -153,13 +142,6 @@ impl Line {
     }
 }
 
-/// Returns the longest time to connect to the next of `hosts`, with `left` of `all` time for all of them. After a host
-/// that hangs there is time for others. A good host is let in slowly now and then, so each has a quarter at least.
-fn patience(all: Duration, left: Duration, hosts: usize) -> Duration {
-    let hosts = u32::try_from(hosts).unwrap_or(u32::MAX);
-    (left / hosts).max(all / 4)
-}
-
 /// Reads and writes until the connection ends.
 async fn drive<S, T>(mut connection: Connection<S, T>, warning: Warning)
 where
@@ -188,29 +170,5 @@ pub(super) fn failed(error: &tokio_postgres::Error) -> CellsError {
         CellsError::Unfit(format!("transaction_read_only is on: {text}"))
     } else {
         CellsError::Unreachable(text)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The bug: each of two hosts had a quarter, and half of the time-out was of no use.
-    #[test]
-    fn hosts_share_the_time_that_is_left_and_four_have_a_quarter_each() {
-        let all = Duration::from_secs(8);
-        let silent = |hosts: usize| {
-            let mut left = all;
-            let mut each = vec![];
-            for tried in 0..hosts {
-                let next = patience(all, left, hosts - tried);
-                left = left.saturating_sub(next);
-                each.push(next.as_secs());
-            }
-            each
-        };
-        assert_eq!([silent(1), silent(2), silent(4)], [vec![8], vec![4, 4], vec![2; 4]]);
-        assert_eq!(silent(5)[..4], [2; 4], "the time is over then");
-        assert_eq!(patience(all, Duration::from_secs(7), 1).as_secs(), 7, "the first one refused");
     }
 }
