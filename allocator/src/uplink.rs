@@ -44,6 +44,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// end. A store elects another leader in that time.
 const FAREWELL_MAX: Duration = Duration::from_secs(4);
 
+/// Time after a failed exchange for which a store counts as failing though nothing is due.
+const FAILING_FOR: Duration = Duration::from_secs(10);
+
 /// Pause before a task that ended in a panic, or could not be started, is started again, so that one that always fails
 /// is no burden and no flood of errors.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -147,7 +150,8 @@ struct Uplink {
     asked: watch::Receiver<u64>,
     node: String,
     connection: Connection,
-    is_reachable: bool,
+    /// When the last exchange failed; `None` if it was answered.
+    failed_at: Option<Moment>,
 }
 
 /// How an upstream is reached.
@@ -179,7 +183,7 @@ impl Uplink {
             shared,
             upstream,
             connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, 0),
-            is_reachable: true,
+            failed_at: None,
         })
     }
 
@@ -236,8 +240,8 @@ impl Uplink {
                     Way::Http(_) => LOOK_AGAIN,
                     // Signing is also how it hears of the decisions of others.
                     Way::Store(rooted) => {
-                        if due.next.is_none() {
-                            // No exchange would show that the store is of use again.
+                        // No exchange would show that the store is of use again.
+                        if due.next.is_none() && is_over(self.failed_at, now) {
                             self.shared.shared_store_status().fell_silent(Work::Exchanging, None);
                         }
                         rooted.signs_next().since(now)
@@ -308,13 +312,13 @@ impl Uplink {
 
     fn answered(&mut self, took: Duration) {
         self.metrics.exchanged(took);
-        if !self.is_reachable {
+        if self.failed_at.is_some() {
             tracing::info!(upstream = %self.upstream, "the upstream answers again");
         }
         if matches!(self.way, Way::Store(_)) {
             self.shared.shared_store_status().fell_silent(Work::Exchanging, None);
         }
-        self.is_reachable = true;
+        self.failed_at = None;
     }
 
     fn believe(&self, first_sent: Moment, due: &DueAbove, granted: Granted<'_>) {
@@ -343,10 +347,10 @@ impl Uplink {
         self.metrics.failed();
         self.shared.with(|registry, _| registry.on_failure_above(&due.askers));
         // A single failure may be chance.
-        if matches!(self.way, Way::Store(_)) && !self.is_reachable {
+        if matches!(self.way, Way::Store(_)) && self.failed_at.is_some() {
             self.shared.shared_store_status().fell_silent(Work::Exchanging, Some(error.to_string()));
         }
-        if self.is_reachable {
+        if self.failed_at.is_none() {
             let upstream = &self.upstream;
             tracing::warn!(
                 %upstream,
@@ -354,8 +358,8 @@ impl Uplink {
                 "the exchange with the upstream failed; its leases are lent on until they end"
             );
         }
-        self.is_reachable = false;
         let now = self.shared.now();
+        self.failed_at = Some(now);
         self.connection.on_failure(now, 0, entropy::number());
         self.rest(due.session).await;
     }
@@ -386,6 +390,11 @@ impl Uplink {
 fn rest_after(look: Duration, since: Duration) -> Option<Duration> {
     let rest = look.saturating_sub(since);
     (!rest.is_zero()).then(|| rest.max(LOOK_EVERY))
+}
+
+/// Whether a failure at `failed_at` says nothing of the store any more, at `now`.
+fn is_over(failed_at: Option<Moment>, now: Moment) -> bool {
+    failed_at.is_none_or(|failed| now.since(failed) >= FAILING_FOR)
 }
 
 #[cfg(test)]
