@@ -5,13 +5,11 @@
 use crate::configuration;
 use crate::failure::Failure;
 use lessor_allocator::reload::{Reloads, Removals, counted};
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// Interval between two looks at the file. Reading a few kilobytes a second costs nothing, and needs neither a library
 /// nor a file system that notifies. SIGHUP makes it sooner.

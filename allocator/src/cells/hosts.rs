@@ -2,10 +2,8 @@
 
 use super::CellsError;
 use lessor_protocol::lease::whole_millis;
-use lessor_protocol::{Clock, Moment};
+use lessor_protocol::{CLOCK, Moment};
 use std::time::Duration;
-
-const CLOCK: Clock = Clock::since_boot();
 
 /// The hosts that are tried one after the other, until one is usable.
 pub(super) struct Tries {

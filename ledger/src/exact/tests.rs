@@ -20,15 +20,10 @@ fn allows(rule: &Rule, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
     let sum = |counts: &dyn Fn(u64) -> bool| -> u64 {
         log.iter().filter(|(then, _)| counts(*then)).map(|(_, permits)| permits).sum()
     };
+    let slides = |window, limit| sum(&|then| then + nanos(window) > at) + permits <= limit;
     match rule {
-        Rule::SlidingWindow(rule) => {
-            let window = nanos(rule.per() + rule.margin());
-            sum(&|then| then + window > at) + permits <= rule.limit()
-        }
-        Rule::SlidingLog(rule) => {
-            let window = nanos(rule.per() + rule.margin());
-            sum(&|then| then + window > at) + permits <= rule.limit()
-        }
+        Rule::SlidingWindow(rule) => slides(rule.per() + rule.margin(), rule.limit()),
+        Rule::SlidingLog(rule) => slides(rule.per() + rule.margin(), rule.limit()),
         // As the textbook has it: each permit moves the time at which the next is due by an interval, and a call may
         // come too early by as many intervals as the burst says. Times are in 1/refill of a nanosecond, which makes
         // every interval whole.

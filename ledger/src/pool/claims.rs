@@ -3,10 +3,9 @@
 //! can be lent now and within a term, at a pace while the pool is low or more is wanted than comes back. Lending sizes a
 //! grant by both.
 //!
-//! An identity may be lent all that is left beyond what others are expected to want until there is more, and in any case
-//! its share of the limit by weighted max-min. Its new sessions are lent only a small part together until they have
-//! reported what became of it. So an identity gains nothing by making up sessions, or by keeping silent about its grants.
-//! This only makes a grant smaller: no promise depends on it.
+//! An identity may be lent all that is left beyond what others are expected to want, and in any case its share of the
+//! limit by weighted max-min. Its new sessions are lent a small part together until they have reported what became of it:
+//! an identity gains nothing by making up sessions. This only makes a grant smaller: no promise depends on it.
 
 use super::Pool;
 use super::family::Place;
@@ -200,8 +199,7 @@ fn faded(parts: u128, at: Moment, now: Moment, span: Duration) -> (u128, Moment)
 impl Takings {
     /// Returns what `owner` has taken by `now`.
     fn of(&self, owner: Owner, now: Moment, span: Duration) -> Taking {
-        let known = self.0.get(&owner).copied();
-        let mut taking = known.unwrap_or_default();
+        let mut taking = self.0.get(&owner).copied().unwrap_or_default();
         taking.fade(now, span);
         taking
     }

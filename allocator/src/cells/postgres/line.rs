@@ -2,7 +2,6 @@
 
 use super::{Shared, migrate};
 use crate::cells::CellsError;
-use lessor_protocol::CLOCK;
 use crate::cells::hosts::Tries;
 use lessor_protocol::foreign::{causes, excerpt};
 use std::future::poll_fn;
