@@ -55,7 +55,8 @@ impl Oracle {
 
     /// Records a top-up: `permits` more may be admitted, once.
     pub fn topped_up(&mut self, now: Instant, permits: u64, stock: Stock) -> Verdict {
-        self.topped_up += permits;
+        // What is out beyond a lowered limit is lent again if it comes back, as long as the top-up lasts.
+        self.topped_up += permits + std::mem::take(&mut self.over);
         self.may_use(now, permits);
         self.books(now, stock)
     }
