@@ -59,14 +59,7 @@ pub fn need(demand_milli: u64, term: Duration) -> u64 {
 fn need_of_64_bits(scaled: u64) -> u64 {
     const PERMIT_64: u64 = PERMIT as u64;
     let mean = scaled / PERMIT_64 + u64::from(scaled % PERMIT_64 >= PERMIT_64 / 2);
-    mean + (DEVIATIONS * root(scaled)).div_ceil(1_000_000)
-}
-
-/// Returns the whole part of the square root of `number`. The root of a float is exact to its last bit on every
-/// machine, and takes a tenth of the instructions. As a float, a large number may have been rounded up to a square.
-fn root(number: u64) -> u64 {
-    let root = (number as f64).sqrt() as u64;
-    if root.checked_mul(root).is_some_and(|square| square <= number) { root } else { root - 1 }
+    mean + (DEVIATIONS * scaled.isqrt()).div_ceil(1_000_000)
 }
 
 fn need_of_128_bits(scaled: u128) -> u64 {
@@ -86,23 +79,6 @@ mod tests {
         fn a_need_is_the_same_in_64_bits_as_in_128(bits in 37u32..64, scaled: u64) {
             let scaled = scaled >> (63 - bits) >> 1 | 1 << bits;
             prop_assert_eq!(need_of_64_bits(scaled), need_of_128_bits(scaled.into()));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn a_root_is_the_same_as_of_an_integer(bits in 0u32..32, root_of: u32, number: u64) {
-            let square = u64::from(root_of >> bits).pow(2);
-            for number in [number >> (2 * bits), square.saturating_sub(1), square, square + 1] {
-                prop_assert_eq!(root(number), number.isqrt(), "{}", number);
-            }
-        }
-    }
-
-    #[test]
-    fn the_root_of_a_large_number_is_not_rounded_up() {
-        for number in [u64::MAX, u64::from(u32::MAX).pow(2) - 1, u64::from(u32::MAX).pow(2)] {
-            assert_eq!(root(number), number.isqrt());
         }
     }
 
