@@ -137,7 +137,8 @@ impl LastHost {
     }
 }
 
-/// The connection of a decision. Dropping it keeps the host for the next decision, whatever became of this one.
+/// The connection of a decision. Dropping it keeps the host for the next decision, whatever became of this one. Nothing is
+/// kept of a cluster: its master may be gone, and each decision would ask the same one again.
 struct Connection {
     cells: Cells,
     last: LastHost,
@@ -145,7 +146,8 @@ struct Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        *self.last.lock() = Some(self.cells.another());
+        let is_cluster = matches!(self.cells, Cells::Cluster(_));
+        *self.last.lock() = (!is_cluster).then(|| self.cells.another());
     }
 }
 
@@ -340,5 +342,16 @@ mod tests {
         }
         // Four of them take the time-out of the first decision. The connection waits to be accepted.
         timeout(Duration::from_secs(9), hosts[4].accept()).await.expect("it was asked").expect("a stream");
+    }
+
+    /// A decision that kept what it knew of a cluster went to the old master after a fail-over, each time anew.
+    #[tokio::test]
+    async fn nothing_is_kept_of_a_cluster() {
+        let (cluster, one) = ("redis://127.0.0.1:1/?cluster=true", "redis://127.0.0.1:1");
+        for (url, is_kept) in [(cluster, false), (one, true)] {
+            let shared = shared(url, "80ms");
+            drop(connection(&shared).expect("a store"));
+            assert_eq!(shared.shared_store_status().last_host().lock().is_some(), is_kept, "{url}");
+        }
     }
 }
