@@ -111,7 +111,7 @@ fn take_over(file: &Path, text: &Text, reloads: &Reloads, removals: Removals) {
     match done {
         Ok(done) => {
             let (put, removed) = (counted(&done.put), counted(&done.removed));
-            tracing::info!(put, removed, "the configuration was read again");
+            tracing::info!(%put, %removed, "the configuration was read again");
             if let Some(warning) = done.warning() {
                 tracing::warn!("{warning}");
             }
