@@ -1,6 +1,6 @@
 //! Tokens come and go while a fleet is at work.
 
-use super::desk::{Desk, Way};
+use super::desk::{Desk, Way, ask};
 use lessor::{Client, Token};
 use scenarios::process::lessor;
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,9 @@ const ROTATIONS: u32 = 100;
 const SPAN: Duration = Duration::from_secs(10);
 
 /// Over and over, a new token is made and given to the node, and the old one is revoked. No call is refused because of
-/// it.
+/// it, and a revoked token is refused while others come and go.
+///
+/// The bug: tokens that changed at each look were not read again, so revoked ones went on and new ones were refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
     let desk = Desk::new(Way::Plain);
@@ -41,13 +43,19 @@ async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
         }
     });
     let mut beat = tokio::time::interval(SPAN / ROTATIONS);
-    for _ in 0..ROTATIONS {
+    let first = desk.http(Some(&old));
+    let mut first_is_refused_after = None;
+    for rotation in 0..ROTATIONS {
         let next = desk.token("a");
         std::fs::write(&file, &next).expect("a writable file");
         let id = old.split('_').nth(1).expect("an id");
         assert!(desk.token_command(&["revoke", id]).status.success());
         old = next;
         beat.tick().await;
+        if first_is_refused_after.is_none() {
+            let answer = ask(&first, "GET", &format!("{}/v1/limits", allocator.url), "").await;
+            first_is_refused_after = (answer.status == 401).then_some(rotation);
+        }
     }
     caller.abort();
     let (calls, refused) = (calls.load(Ordering::Relaxed), refused.load(Ordering::Relaxed));
@@ -56,6 +64,10 @@ async fn tokens_are_rotated_under_load_and_no_call_is_refused_for_it() {
         client.stats().failed_exchanges
     );
     assert!(calls > 60, "{calls}");
+    assert!(
+        first_is_refused_after.is_some_and(|rotations| rotations < ROTATIONS / 2),
+        "{first_is_refused_after:?}"
+    );
     assert_eq!(refused, 0);
     client.shutdown().await;
 }
