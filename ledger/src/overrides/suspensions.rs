@@ -113,9 +113,13 @@ impl Suspensions {
         }
     }
 
-    /// Returns what differs from `other`.
-    pub fn without(mut self, other: &Suspensions) -> Self {
-        self.limits.retain(|limit, suspended| other.limits.get(limit) != Some(suspended));
+    /// Returns these suspensions without the pauses that `other` has, too, or of which it knows a later decision or date.
+    pub fn without_pauses_of(mut self, other: &Suspensions) -> Self {
+        for (limit, suspended) in &mut self.limits {
+            if other.limits.get(limit).is_some_and(|other| other.has_pause_of(suspended)) {
+                (suspended.pause_stamp, suspended.pause_era, suspended.until) = (0, 0, None);
+            }
+        }
         self
     }
 
@@ -196,6 +200,12 @@ impl Suspended {
         }
         let blocked = &self.blocked;
         self.node_stamps.retain(|node, stamp| blocked.contains(node) || *stamp > oldest);
+    }
+
+    /// Whether it has the pause of `other`, or a later decision about it, or a later date of it.
+    fn has_pause_of(&self, other: &Suspended) -> bool {
+        let dated = |suspended: &Suspended| (suspended.pause_stamp, suspended.pause_era);
+        dated(self) > dated(other) || (dated(self) == dated(other) && self.until == other.until)
     }
 
     fn merge(&mut self, other: &Suspended) {

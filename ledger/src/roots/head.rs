@@ -296,9 +296,10 @@ impl Head {
     }
 
     /// Merges what is `known` by an earlier head, which is gone and was written last at `before`, by the clock of the
-    /// store then. The clock shows `now`, and may be another one.
+    /// store then. The clock shows `now`, and may be another one. A pause that another allocator brought here before
+    /// keeps the date that it got then.
     pub(super) fn keep_suspensions_of_before(&mut self, known: Suspensions, before: Moment, now: Moment) {
-        let mut lost = known.without(&self.suspensions);
+        let mut lost = known.without_pauses_of(&self.suspensions);
         lost.date_anew(self.era, before, now);
         self.keep_suspensions(&lost);
     }
