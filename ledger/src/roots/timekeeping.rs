@@ -28,6 +28,9 @@ pub(super) const CLOCK_CELL: &str = "clock";
 /// Format of a stamp. A stamp of another format is not guessed at.
 const FORMAT: u32 = 1;
 
+/// The highest life that begins by a calendar. Others can follow it.
+const BY_CALENDAR_MAX: u64 = u64::MAX - u32::MAX as u64;
+
 /// Shortest time between two stamps. The keeper writes stamps as it signs the head.
 const STAMP_EVERY: Duration = SIGN_EVERY.saturating_sub(Duration::from_millis(50));
 
@@ -82,7 +85,10 @@ struct Stamp {
 impl Stamp {
     fn read(value: &[u8]) -> Result<Self, String> {
         let stamp: Stamp = serde_json::from_slice(value).map_err(|error| error.to_string())?;
-        check_count("life", stamp.life)?;
+        // Not a count: it may be a moment of any calendar.
+        if stamp.life == u64::MAX {
+            return Err("life is the last number, which none can follow".to_owned());
+        }
         check_count("number", stamp.number)?;
         match stamp.format {
             FORMAT => Ok(stamp),
@@ -348,7 +354,7 @@ impl Timekeeping {
         mut draw: impl FnMut() -> u64,
     ) -> Todo {
         // The life in a cell that is gone began before now.
-        let life = (life + 1).max(wall.as_nanos());
+        let life = (life + 1).max(wall.as_nanos().min(BY_CALENDAR_MAX));
         let keeper = draw();
         let own = self.own.get_or_insert_with(|| KeeperState::new(life, keeper, version, wall, now));
         Todo::Write(own.write(draw(), now))

@@ -3,6 +3,7 @@
 use crate::cells::{Cell, Swap};
 use crate::roots::timekeeping::{StampRead, Timekeeping, Todo};
 use crate::roots::{RootClock, TimeSource};
+use lessor_protocol::Moment;
 use lessor_protocol::moment::millis as at;
 use std::time::Duration;
 
@@ -261,5 +262,19 @@ fn a_stamp_that_none_can_follow_is_refused() {
         let reading = StampRead { cell, began: at(1), asked: at(1), answered: at(2) };
         let read = allocator.time.on_read(reading, &mut allocator.clock, at(CALENDAR), || 1);
         assert_eq!(read.is_ok(), is_good, "{text}");
+    }
+}
+
+/// The bug: a life that began by a calendar beyond the year 2262 was refused by all allocators.
+#[test]
+fn a_life_of_any_calendar_can_be_followed() {
+    for wall in [Moment::from_nanos(1 << 63), Moment::NEVER] {
+        let read = |cell: Option<Cell>| {
+            let mut allocator = Allocator::new(CALENDAR);
+            let reading = StampRead { cell, began: at(1), asked: at(1), answered: at(2) };
+            allocator.time.on_read(reading, &mut allocator.clock, wall, || 1)
+        };
+        let Ok(Todo::Write(swap)) = read(None) else { panic!("it begins a life") };
+        assert!(matches!(read(swap.next), Ok(Todo::Read)), "{wall:?}");
     }
 }
