@@ -37,7 +37,9 @@ impl Departed {
         now: Moment,
     ) -> Self {
         let rules = config.rules.iter().chain(config.overrides.values().flatten());
-        Departed { past, shares, ends: end(longest(rules.copied()), clocks, now) }
+        // The upstream of a limit knows what is out of it.
+        let longest = if config.upstream.is_some() { Duration::ZERO } else { longest(rules.copied()) };
+        Departed { past, shares, ends: end(longest, clocks, now) }
     }
 
     /// Returns what is left `now` of a limit with this `row`.
@@ -113,8 +115,10 @@ fn counts_for(rule: Rule) -> Duration {
             let nanos = (full * bucket.per().as_nanos()).checked_div(bucket.refill().into());
             span_of(nanos.unwrap_or(u128::MAX))
         }
+        Rule::SlidingWindow(rule) => rule.per() + rule.margin(),
+        Rule::SlidingLog(rule) => rule.per() + rule.margin(),
         // A bucket that is never refilled counts for ever.
-        Rule::SlidingWindow(_) | Rule::SlidingLog(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
+        Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
             rule.window().or(rule.longest()).unwrap_or(Duration::MAX)
         }
     }
@@ -123,19 +127,21 @@ fn counts_for(rule: Rule) -> Duration {
 /// Rules as a basis has them.
 #[derive(Deserialize)]
 struct Promises {
-    rules: Vec<RawRule>,
+    /// `None` if an upstream tells the limit its rules, and knows what is out of it.
+    rules: Option<Vec<RawRule>>,
     #[serde(rename = "override")]
     overrides: Vec<RawOverride>,
 }
 
 /// Returns the longest that a limit with this `basis` counts what it lent.
 fn longest_of(basis: &str) -> Duration {
-    let promises = || {
+    let longest_of_promises = || {
         let basis: Value = serde_json::from_str(basis).ok()?;
         let Promises { rules, overrides } = Promises::deserialize(&basis["limit"]["rules"]).ok()?;
+        let Some(rules) = rules else { return Some(Duration::ZERO) };
         let overrides = overrides.iter().flat_map(|one| &one.rules);
         let rules = rules.iter().chain(overrides).map(|raw| rule(raw, SlidingWindow::MARGIN).ok());
-        rules.collect::<Option<Vec<_>>>()
+        Some(longest(rules.collect::<Option<Vec<_>>>()?.into_iter()))
     };
-    longest(promises().unwrap_or_default().into_iter())
+    longest_of_promises().unwrap_or(PER_MAX)
 }

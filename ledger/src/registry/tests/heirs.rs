@@ -227,11 +227,10 @@ fn a_limit_that_may_have_another_name_now_does_not_begin_afresh() {
 #[test]
 fn a_limit_that_is_gone_for_a_start_does_not_begin_afresh_while_its_permits_count() {
     const DAY: u64 = 24 * 60 * 60 * 1000;
-    let month = |name: &str| {
-        format!(
-            "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = 10, per = \"30d\" }}]\n"
-        )
-    };
+    const FIXED: &str = "kind = \"fixed_window\", limit = 10, per = \"30d\"";
+    // What is lent by these counts for 30 days, too.
+    const SLIDING: &str = "kind = \"sliding_window\", limit = 10, per = \"20d\", margin = \"10d\"";
+    const LOG: &str = "kind = \"sliding_log\", limit = 10, per = \"20d\", margin = \"10d\"";
     let start = |written: &Written, text: &str, now: u64| {
         let config = config(text);
         let mut registry = config.restored(written, Gap::Counted, millis(now), 8);
@@ -245,7 +244,8 @@ fn a_limit_that_is_gone_for_a_start_does_not_begin_afresh_while_its_permits_coun
         write(registry, written, now + 20);
     };
     let other = format!("[[limit]]\nname = \"c\"\n{RULE}\n");
-    for removed in [false, true] {
+    for (rule, removed) in [(FIXED, false), (FIXED, true), (SLIDING, false), (LOG, false)] {
+        let month = |name: &str| format!("[[limit]]\nname = {name:?}\nrules = [{{ {rule} }}]\n");
         let mut written = Written::default();
         let mut first = config(&(month("a") + &other)).registry(Past::None, millis(0), 7);
         first.begin_writing(0);
@@ -265,11 +265,38 @@ fn a_limit_that_is_gone_for_a_start_does_not_begin_afresh_while_its_permits_coun
             let (after, begun) = start(&written, &(month(name) + &other), 3 * DAY);
             assert_eq!((lent(&after, name, 3 * DAY + 1), begun.len()), (0, 0), "{name}");
         }
+        let (_, begun) = start(&written, &(month("b") + &other), 28 * DAY);
+        assert_eq!(begun, [""; 0], "{rule}");
         // A month after it was seen last it may have any name.
         let (after, begun) = start(&written, &(month("b") + &other), 32 * DAY);
         assert_eq!((lent(&after, "b", 32 * DAY + 1), begun.len()), (10, 1));
         let (mut after, _) = start(&written, &other, 32 * DAY);
         run(&mut after, &mut written, 32 * DAY);
         assert_eq!(written.limits.keys().collect::<Vec<_>>(), ["c"], "it is forgotten");
+    }
+}
+
+/// The bug: a leased limit that was gone kept other limits from beginning afresh for a year. Its upstream knows what is
+/// out of it.
+#[test]
+fn a_leased_limit_that_is_gone_keeps_no_other_from_beginning_afresh() {
+    for removed in [false, true] {
+        let leased = "[[limit]]\nname = \"a\"\nupstream = \"http://centre:1\"\n";
+        let other = format!("[[limit]]\nname = \"c\"\n{RULE}\n");
+        let mut first = config(&(leased.to_owned() + &other)).registry(Past::None, millis(0), 7);
+        let mut written = Written::default();
+        first.begin_writing(0);
+        if removed {
+            assert!(first.remove("a"));
+        }
+        write(&mut first, &mut written, 100);
+        assert!(written.limits.contains_key("a"));
+        let mut second = config(&other).restored(&written, Gap::Counted, millis(200), 8);
+        second.begin_writing(0);
+        write(&mut second, &mut written, 300);
+        let now = millis(60_000);
+        let new = limits(&["b", "c"]);
+        let mut third = new.restored(&written, Gap::Counted, now, 9);
+        assert_eq!(third.begin_unknown_afresh(&new.limits, new.clocks, &written, now), ["b"], "{removed}");
     }
 }
