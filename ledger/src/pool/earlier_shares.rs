@@ -52,6 +52,11 @@ impl EarlierShares {
         now < self.over
     }
 
+    /// Returns when no node may use these shares any more.
+    pub fn over(self) -> Moment {
+        self.over
+    }
+
     /// Returns the shares as they are written down.
     pub fn save(self) -> SavedShares {
         let EarlierShares { permits, holders, span, over: _ } = self;

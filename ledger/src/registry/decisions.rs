@@ -144,6 +144,7 @@ impl Registry {
             self.departed.insert(name.clone(), departed);
         }
         bound(&mut self.departed, now);
+        self.departed_count_until = Moment::ORIGIN;
         // As at a start: names of departed limits fall to patterns that know nothing of what those limits lent.
         let mut heirs: BTreeMap<String, Departed> = BTreeMap::new();
         for (name, departed) in &self.departed {

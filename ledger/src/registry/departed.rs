@@ -64,12 +64,17 @@ impl Departed {
 
     /// Whether anything counts that the limit lent.
     pub(super) fn counts(&self, now: Moment) -> bool {
-        self.ends > now || self.holds_up(now)
+        self.counts_until() > now
     }
 
-    /// Whether a limit that takes its place at `now` has to wait for more than any new limit.
-    fn holds_up(&self, now: Moment) -> bool {
-        self.past.calls_end() > now || self.shares.is_some_and(|shares| shares.are_out(now))
+    /// Returns when nothing counts any more that the limit lent.
+    pub(super) fn counts_until(&self) -> Moment {
+        self.ends.max(self.holds_up_until())
+    }
+
+    /// Returns until when a limit that takes its place has to wait for more than any new limit.
+    fn holds_up_until(&self) -> Moment {
+        self.past.calls_end().max(self.shares.map_or(Moment::ORIGIN, EarlierShares::over))
     }
 
     /// Returns its row, of this `version`.
@@ -87,7 +92,7 @@ pub(super) fn bound(departed: &mut BTreeMap<String, Departed>, now: Moment) {
     if excess > 0 {
         let mut ends: Vec<(Moment, String)> = departed
             .iter()
-            .filter(|(_, departed)| !departed.holds_up(now))
+            .filter(|(_, departed)| departed.holds_up_until() <= now)
             .map(|(name, departed)| (departed.ends, name.clone()))
             .collect();
         ends.sort_unstable();

@@ -317,6 +317,10 @@ impl Registry {
 
     /// Forgets what an earlier run left of limits, once none of it counts.
     fn forget_departed(&mut self, now: Moment) {
+        // There may be thousands, and exchanges wait meanwhile.
+        if now < self.departed_count_until {
+            return;
+        }
         let (limits, retired) = (&self.limits, &self.retired);
         let mut gone = vec![];
         self.departed.retain(|name, departed| {
@@ -326,6 +330,8 @@ impl Registry {
             }
             counts
         });
+        let ends = self.departed.values().map(Departed::counts_until);
+        self.departed_count_until = ends.min().unwrap_or(Moment::NEVER);
         gone.iter().for_each(|name| self.note_forgotten(name));
     }
 

@@ -87,6 +87,8 @@ pub struct Registry {
     retired: Limits,
     /// What an earlier run left of limits that were not configured when this run began.
     departed: BTreeMap<String, Departed>,
+    /// When the first of these counts no more. The origin if that is not known.
+    departed_count_until: Moment,
     /// For each departed limit, the pattern to which its names fell, and the moment until which the pattern waits for
     /// what was lent by these names.
     heirs: BTreeMap<String, (String, Moment)>,
@@ -124,6 +126,7 @@ impl Registry {
             limits,
             retired: Limits::default(),
             departed: BTreeMap::new(),
+            departed_count_until: Moment::ORIGIN,
             heirs: BTreeMap::new(),
             lost_heirs: BTreeMap::new(),
             clocks,
