@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// What operators are told when `--fresh` has an effect on new limits at most.
 const FRESH_IGNORED: &str = "--fresh is ignored, except for limits that the store does not know, and for these, \
                              too, while permits may count of a limit that is gone from the configuration: the store \
-                             knows what earlier runs lent. Leave the option out. To begin afresh, stop the allocator, remove \
-                             its store, and start it with --fresh";
+                             knows what earlier runs lent. Leave the option out. To begin afresh, stop the allocator, \
+                             remove its store, and start it with --fresh";
 
 impl Shared {
     /// Makes a life that writes its grants to the store at `path`, and resumes what is written there. If the store is

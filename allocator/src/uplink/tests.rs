@@ -42,7 +42,6 @@ fn after_a_look_that_took_long_there_is_a_rest_or_an_exchange_of_that_length() {
     }
 }
 
-/// The bug: nothing was leased from the upstream any more.
 /// The bug: a store that failed each exchange counted as of use in between, whenever nothing was due for a moment.
 #[test]
 fn a_store_that_failed_lately_is_not_of_use_because_nothing_is_due() {
@@ -51,6 +50,7 @@ fn a_store_that_failed_lately_is_not_of_use_because_nothing_is_due() {
     assert_eq!(over.map(|(failed, now)| is_over(failed, at(now))), [true, false, false, true]);
 }
 
+/// The bug: nothing was leased from the upstream any more.
 #[tokio::test]
 async fn a_task_that_ends_in_a_panic_begins_again() {
     let url = "http://127.0.0.1:1";
