@@ -68,9 +68,17 @@ pub(super) async fn act(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
+    let rest = name(path)?;
+    parameters(query, &PARAMETERS)?;
+    // A body that trickles takes no place of a decision.
+    let body = match rest.strip_suffix("/pause").or_else(|| rest.strip_suffix("/top-up")) {
+        Some(name) => {
+            operates(&shared, &decider.visitor, name)?;
+            object(&body::of(&shared, request).await?)?
+        }
+        None => Value::Null,
+    };
     whole(&shared.clone(), decider.reader(), async move {
-        let rest = name(path)?;
-        parameters(query, &PARAMETERS)?;
         if let Some((name, node)) = blocking(&shared, &rest) {
             operates(&shared, &decider.visitor, name)?;
             return block(&shared, decider, name, &node_name(node)?).await;
@@ -83,12 +91,10 @@ pub(super) async fn act(
             return Ok(json(json!({ "limit": name, "was_paused": was_paused }).to_string()));
         }
         if let Some(name) = rest.strip_suffix("/pause") {
-            operates(&shared, &decider.visitor, name)?;
-            return pause(&shared, decider, name, &object(&body::of(&shared, request).await?)?).await;
+            return pause(&shared, decider, name, &body).await;
         }
         if let Some(name) = rest.strip_suffix("/top-up") {
-            operates(&shared, &decider.visitor, name)?;
-            return top_up(&shared, decider, name, &object(&body::of(&shared, request).await?)?).await;
+            return top_up(&shared, decider, name, &body).await;
         }
         Err(Problem::not_found("a POST to a limit ends with /top-up, /pause, /resume or /nodes/{node}/block"))
     })

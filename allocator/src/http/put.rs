@@ -36,38 +36,39 @@ pub(super) async fn put(
     query: Parameters,
     request: Request,
 ) -> Result<Response, Problem> {
+    let name = name(path)?;
+    decider.visitor.needs_of(&shared, "admin", &name, |rights| rights.may_administer(&name))?;
+    let known = ["carry", "dry_run", "fresh", "after", "after_limit", "count"];
+    let query = parameters(query, &[&known[..], &PARAMETERS].concat())?;
+    let (carry_over, dry_run, fresh) =
+        (carry_over(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
+    let condition = condition(request.headers())?;
+    // A body that trickles takes no place of a decision, and neither does a look.
+    let config = config(&shared, &name, &body::of(&shared, request).await?)?;
+    check_shared(&shared, carry_over, fresh)?;
+    if dry_run {
+        let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
+        let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
+        // Nothing changes, so the exchanges between two such looks go first.
+        let _turn = shared.turn_to_show(decider.reader()).await?;
+        let seen = Seen::of(&shared, &name, Some(&config));
+        let preview = shared.with(|registry, now| {
+            check_fresh(registry, now, &name, fresh)?;
+            check_keys(&shared, registry, &config)?;
+            check(&shared, &decider, registry, &config, condition.as_deref(), &seen)?;
+            let asked = larger(&shared, registry, &config, &seen);
+            let limit = registry.limit(&name);
+            let preview =
+                limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count()));
+            Ok::<_, Problem>((preview, asked))
+        })?;
+        let (preview, asked) = preview;
+        let mut body = shown_preview(&config, preview);
+        // The reason why the change needs confirmation, if it does.
+        body["confirm"] = json!(asked);
+        return Ok(json(body.to_string()));
+    }
     whole(&shared.clone(), decider.reader(), async move {
-        let name = name(path)?;
-        decider.visitor.needs_of(&shared, "admin", &name, |rights| rights.may_administer(&name))?;
-        let known = ["carry", "dry_run", "fresh", "after", "after_limit", "count"];
-        let query = parameters(query, &[&known[..], &PARAMETERS].concat())?;
-        let (carry_over, dry_run, fresh) =
-            (carry_over(&query)?, flag(&query, "dry_run")?, flag(&query, "fresh")?);
-        let condition = condition(request.headers())?;
-        let config = config(&shared, &name, &body::of(&shared, request).await?)?;
-        check_shared(&shared, carry_over, fresh)?;
-        if dry_run {
-            let of_page = |name: &str| ["after", "after_limit", "count"].contains(&name);
-            let page = Page::of(&query.into_iter().filter(|(name, _)| of_page(name)).collect())?;
-            // Nothing changes, so the exchanges between two such looks go first.
-            let _turn = shared.turn_to_show(decider.reader()).await?;
-            let seen = Seen::of(&shared, &name, Some(&config));
-            let preview = shared.with(|registry, now| {
-                check_fresh(registry, now, &name, fresh)?;
-                check_keys(&shared, registry, &config)?;
-                check(&shared, &decider, registry, &config, condition.as_deref(), &seen)?;
-                let asked = larger(&shared, registry, &config, &seen);
-                let limit = registry.limit(&name);
-                let preview =
-                    limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count()));
-                Ok::<_, Problem>((preview, asked))
-            })?;
-            let (preview, asked) = preview;
-            let mut body = shown_preview(&config, preview);
-            // The reason why the change needs confirmation, if it does.
-            body["confirm"] = json!(asked);
-            return Ok(json(body.to_string()));
-        }
         let (before, kept) = match shared.is_sharing() {
             true => put_for_all(&shared, &decider, &config, condition.as_deref()).await?,
             false => put_here(&shared, &decider, &config, condition.as_deref(), carry_over, fresh).await?,

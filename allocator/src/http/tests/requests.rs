@@ -142,6 +142,32 @@ async fn a_body_that_does_not_arrive_is_cut_off() {
     assert_eq!(detail, "the body took longer than 5 s to arrive");
 }
 
+/// The bug: each body that had yet to arrive took a place of a decision.
+#[tokio::test(start_paused = true)]
+async fn bodies_that_do_not_arrive_take_no_place_of_a_decision() {
+    let app = App::new(true);
+    let waiting: Vec<_> = [(Method::POST, "export/pause"), (Method::PUT, "export?dry_run=false")]
+        .into_iter()
+        .cycle()
+        .take(100)
+        .map(|(method, path)| {
+            let request = Request::builder().method(method).uri(format!("/v1/limits/{path}"));
+            let request = request.header("content-type", "application/json").body(Stuck);
+            tokio::spawn(app.service.clone().answer(request.expect("a request")))
+        })
+        .collect();
+    // Each request gets as far as it can.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let resumed = app.post("/v1/limits/vendor/rest/resume", "").await;
+    assert_eq!(resumed.status, StatusCode::OK, "{}", resumed.text);
+    for waits in waiting {
+        let answer = waits.await.expect("no panic").expect("routes do not fail");
+        assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
+    }
+}
+
 #[tokio::test]
 async fn only_plain_json_is_read() {
     let app = App::new(true);
