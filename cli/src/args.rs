@@ -13,7 +13,10 @@ use crate::store::{STORE_EXAMPLE, StoreArgs};
 use crate::tls::{TLS_EXAMPLE, TlsArgs};
 use crate::token::{TOKEN_EXAMPLE, TokensArgs};
 use crate::top::{TOP_EXAMPLE, TopArgs};
-use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::builder::Resettable;
+use clap::{
+    Arg, ArgGroup, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, value_parser,
+};
 use lessor_allocator::config::Listen;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
@@ -25,6 +28,21 @@ use std::time::Duration;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Parses the command line and the environment. Ends the process if either is bad.
+    pub(crate) fn read() -> Cli {
+        let command = without_empty_variables(Cli::command());
+        Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// Returns `command`, which ignores empty variables: an empty variable is not set.
+fn without_empty_variables(command: clap::Command) -> clap::Command {
+    let is_empty = |arg: &Arg| arg.get_env().and_then(std::env::var_os).is_some_and(|value| value.is_empty());
+    let without = |arg: Arg| if is_empty(&arg) { arg.env(Resettable::Reset) } else { arg };
+    command.mut_args(without).mut_subcommands(without_empty_variables)
 }
 
 /// What to do.

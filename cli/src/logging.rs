@@ -49,12 +49,8 @@ fn has_colors(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
 pub(crate) const LEVEL: &str = "info";
 
 /// Parses a filter: a level (`info`), or levels by module (`warn,lessor_allocator=debug`). A word alone is a level: the
-/// filter itself would take a mistyped level for the name of a module, and hide the lines of all others. An empty
-/// variable is not set.
+/// filter itself would take a mistyped level for the name of a module, and hide the lines of all others.
 pub(crate) fn parse_filter(text: &str) -> Result<String, String> {
-    if text.is_empty() {
-        return Ok(LEVEL.to_owned());
-    }
     let is_word = |part: &&str| !part.is_empty() && !part.contains(['=', '[', ']', '{', '}']);
     let mut words = text.split(',').map(str::trim).filter(is_word);
     if let Some(word) = words.find(|word| word.parse::<LevelFilter>().is_err()) {
@@ -83,11 +79,10 @@ mod tests {
     #[test]
     fn a_word_that_is_no_level_is_refused() {
         for good in
-            ["info", "WARN", "off", "warn,lessor_allocator=debug", "warn,[exchange{limit}]=trace", "2"]
+            ["info", "WARN", "off", "", "warn,lessor_allocator=debug", "warn,[exchange{limit}]=trace", "2"]
         {
             assert_eq!(parse_filter(good).as_deref(), Ok(good));
         }
-        assert_eq!(parse_filter("").as_deref(), Ok("info"));
         for (bad, word) in [
             ("warning", "\"warning\" is no level: write off, error, warn, info, debug or trace"),
             ("debgu", "debgu"),

@@ -27,12 +27,11 @@ mod watch;
 mod window;
 
 use args::{Cli, Command};
-use clap::Parser as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match Cli::read().command {
         Command::Serve(args) => serve::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Limits(args) => limits::run(&args),

@@ -1,7 +1,6 @@
 //! Values that the command line refuses.
 
 use super::*;
-use clap::CommandFactory as _;
 
 #[test]
 fn the_command_line_is_well_formed() {

@@ -2,7 +2,6 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use clap::builder::{OsStringValueParser, TypedValueParser};
 use lessor_tls::{Tls, Token};
 use std::path::PathBuf;
 
@@ -28,30 +27,21 @@ pub(crate) struct AddressArgs {
     pub(crate) token: TokenArgs,
 }
 
-/// Parses a path, or an empty text: an empty variable is not set.
-fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
-}
-
-/// Returns `path`, unless it is empty.
-fn unless_empty(path: &Option<PathBuf>) -> Option<&PathBuf> {
-    path.as_ref().filter(|path| !path.as_os_str().is_empty())
-}
-
 /// The proof of identity for an allocator. The variable LESSOR_TOKEN holds the token itself: on a command line every
 /// user of the machine could read it.
 #[derive(Debug, Args)]
 pub(crate) struct TokenArgs {
     /// The file of the token to show. Without it the variable LESSOR_TOKEN is shown, if that is set.
-    #[arg(long, value_name = "FILE", env = "LESSOR_TOKEN_FILE", global = true, value_parser = path_or_nothing())]
+    #[arg(long, value_name = "FILE", env = "LESSOR_TOKEN_FILE", global = true)]
     token_file: Option<PathBuf>,
 }
 
 impl TokenArgs {
     /// Returns the token to show, if there is any.
     pub(crate) fn token(&self) -> Option<Token> {
-        let of_env = || std::env::var_os(TOKEN).is_some().then(|| Token::env(TOKEN));
-        unless_empty(&self.token_file).map(Token::file).or_else(of_env)
+        let is_set = || std::env::var_os(TOKEN).is_some_and(|token| !token.is_empty());
+        let of_env = || is_set().then(|| Token::env(TOKEN));
+        self.token_file.as_ref().map(Token::file).or_else(of_env)
     }
 }
 
@@ -59,13 +49,13 @@ impl TokenArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TlsArgs {
     /// The authorities to trust instead of those of this machine, for https://.
-    #[arg(long, value_name = "FILE", env = "LESSOR_CA", global = true, value_parser = path_or_nothing())]
+    #[arg(long, value_name = "FILE", env = "LESSOR_CA", global = true)]
     ca: Option<PathBuf>,
     /// The certificate to show to an allocator that asks for one.
-    #[arg(long, value_name = "FILE", env = "LESSOR_CERT", global = true, value_parser = path_or_nothing())]
+    #[arg(long, value_name = "FILE", env = "LESSOR_CERT", global = true)]
     cert: Option<PathBuf>,
     /// The private key of that certificate.
-    #[arg(long, value_name = "FILE", env = "LESSOR_KEY", global = true, value_parser = path_or_nothing())]
+    #[arg(long, value_name = "FILE", env = "LESSOR_KEY", global = true)]
     key: Option<PathBuf>,
 }
 
@@ -75,11 +65,11 @@ impl TlsArgs {
     /// # Errors
     /// If there is a certificate without a key, or a key without a certificate.
     pub(crate) fn tls(&self) -> Result<Tls, Failure> {
-        let tls = match unless_empty(&self.ca) {
+        let tls = match &self.ca {
             Some(ca) => Tls::new().ca(ca),
             None => Tls::new(),
         };
-        match (unless_empty(&self.cert), unless_empty(&self.key)) {
+        match (&self.cert, &self.key) {
             (None, None) => Ok(tls),
             (Some(certificate), Some(key)) => Ok(tls.certificate(certificate, key)),
             (Some(file), None) => {
