@@ -116,12 +116,6 @@ impl Scenario {
                 setup
             }
             Scenario::Outside => near(generator::outside(paused(setup, &mut dice), &mut dice)),
-            Scenario::OutsideRestarts => {
-                let mut setup = generator::outside(near(written(setup, &mut dice)), &mut dice);
-                setup.demand = 2.0 * sustained(&setup.plan.rules);
-                setup.lasts = 60 * SECOND;
-                setup
-            }
             Scenario::Reserving => reserving(setup, &mut dice),
             Scenario::InVain => in_vain(setup, &mut dice),
             Scenario::CutOff => cut_off(setup, &mut dice),

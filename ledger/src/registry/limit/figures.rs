@@ -185,7 +185,7 @@ pub struct Sums {
     pub answered: Answered,
 }
 
-/// How often the vendor's count differed from these books, as nodes reported, in the order of [`Disagreed::KINDS`].
+/// How often the vendor's count differed from these books, as nodes reported, in the order of `KINDS`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disagreed([u64; 4]);
 
@@ -210,7 +210,7 @@ impl Disagreed {
     }
 }
 
-/// Asks, by their answer, in the order of [`Answered::OUTCOMES`]. Each ask is in one of the counts.
+/// Asks, by their answer, in the order of `OUTCOMES`. Each ask is in one of the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered([u64; 7]);
 

@@ -68,8 +68,6 @@ scenarios! {
     CapRestarts,
     /// A limit in full use whose vendor reports less left than it should have.
     Outside,
-    /// As `Outside`, under an allocator that dies every second and writes down what it lends.
-    OutsideRestarts,
     /// A short window in full use by calls that reserve more than they need, and messages that get lost. Leases end
     /// while calls go on, and bring less than was reserved when they are renewed.
     Reserving,
