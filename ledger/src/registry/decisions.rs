@@ -141,7 +141,8 @@ impl Registry {
         for (name, limit) in broken.retired.iter_mut() {
             let (past, shares) = (limit.past_of_others(now), limit.shares_out(now));
             let departed = Departed::of(limit.config(), past, shares, self.clocks, now);
-            self.departed.insert(name.clone(), departed);
+            // An earlier run may have left more of a limit of that name.
+            self.departed.entry(name.clone()).or_default().join(departed);
         }
         bound(&mut self.departed, now);
         self.departed_count_until = Moment::ORIGIN;

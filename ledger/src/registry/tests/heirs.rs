@@ -276,6 +276,24 @@ fn a_limit_that_is_gone_for_a_start_does_not_begin_afresh_while_its_permits_coun
     }
 }
 
+/// The bug: a limit that was put and removed replaced what an earlier run had left of another one of its name, once the
+/// books were broken.
+#[test]
+fn what_an_earlier_run_left_is_kept_beside_a_shorter_limit_of_its_name() {
+    let month = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 10, per = \"30d\" }]";
+    let mut written = Written::default();
+    let mut first = config(month).registry(Past::None, millis(0), 7);
+    first.begin_writing(0);
+    assert_eq!(lent(&first, "a", 1), 10);
+    write(&mut first, &mut written, 100);
+    let mut broken = limits(&["c"]).restored(&written, Gap::Counted, millis(1_000), 8);
+    put(&mut broken, "a", 1_010);
+    assert!(broken.remove("a"));
+    let mut next = limits(&["c"]).registry(Past::None, millis(1_020), 9);
+    next.keep_decisions_of(&mut broken, millis(1_020));
+    assert!(next.departed["a"].counts(millis(20 * 24 * 60 * 60 * 1_000)), "a month is not over");
+}
+
 /// The bug: a leased limit that was gone kept other limits from beginning afresh for a year. Its upstream knows what is
 /// out of it.
 #[test]
