@@ -20,8 +20,8 @@ use crate::world::{longest, sustained};
 use crate::{MILLI, SECOND};
 use lessor_ledger::pool::Plan;
 use lessor_ledger::rule::{
-    Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow, TokenBucket,
-    WarmUp, Windows, term,
+    Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingWindow, TokenBucket, WarmUp,
+    Windows, term,
 };
 use lessor_ledger::share::{Believe, Sharing, Trust};
 use lessor_ledger::{CarryOver, Rule};
@@ -258,7 +258,7 @@ fn resized(rng: &mut fastrand::Rng, rules: &[Rule], keeps_flow: bool) -> Vec<Rul
             SlidingWindow::try_new(part(rule.limit()), rule.per(), margin).map(Rule::SlidingWindow)
         }
         Rule::SlidingLog(rule) => {
-            SlidingLog::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
+            SlidingWindow::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
         }
         Rule::FixedWindow(rule) => FixedWindow::of(part(rule.limit()), rule.windows()).map(Rule::FixedWindow),
         Rule::LeakyBucket(rule) if keeps_flow => Ok(Rule::LeakyBucket(*rule)),
@@ -320,11 +320,8 @@ fn draw_rule(rng: &mut fastrand::Rng) -> Rule {
         1 => draw_bucket(rng, limit, per).map(Rule::TokenBucket),
         _ => {
             let margin = if rng.bool() { Duration::ZERO } else { per / rng.u32(1..=10) };
-            if rng.u32(..4) == 0 {
-                SlidingLog::try_new(limit, per, margin).map(Rule::SlidingLog)
-            } else {
-                SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingWindow)
-            }
+            let slides = if rng.u32(..4) == 0 { Rule::SlidingLog } else { Rule::SlidingWindow };
+            SlidingWindow::try_new(limit, per, margin).map(slides)
         }
     };
     rule.expect("numbers in range")

@@ -342,8 +342,7 @@ impl Fullness {
     fn share(&mut self, real: u64, admitted: u64) -> f64 {
         self.advance(real);
         let share = |(rule, &(area, _)): (&Rule, &(f64, u64))| match rule {
-            Rule::SlidingWindow(_) | Rule::SlidingLog(_) => {
-                let window = rule.sliding().expect("it slides");
+            Rule::SlidingWindow(window) | Rule::SlidingLog(window) => {
                 let (limit, per) = (window.limit(), nanos(window.per()));
                 if real > per {
                     area / (limit as f64 * (real - per) as f64)

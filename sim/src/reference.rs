@@ -137,7 +137,7 @@ fn warming_breach(rule: &TokenBucket, spends: &[Spend]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lessor_ledger::rule::{Calendar, LeakyBucket, SlidingLog, SlidingWindow, Unit, WarmUp, Zone};
+    use lessor_ledger::rule::{Calendar, LeakyBucket, SlidingWindow, Unit, WarmUp, Zone};
     use std::time::Duration;
 
     fn spends(times: &[u64]) -> Vec<Spend> {
@@ -160,7 +160,7 @@ mod tests {
         let ms = 1_000_000;
         assert_eq!(breach(&fixed, &spends(&[98 * ms, 99 * ms, 100 * ms, 101 * ms])), None);
         assert!(breach(&fixed, &spends(&[0, 50 * ms, 99 * ms])).is_some());
-        let log = Rule::SlidingLog(SlidingLog::try_new(2, per, Duration::ZERO).expect("valid"));
+        let log = Rule::SlidingLog(SlidingWindow::try_new(2, per, Duration::ZERO).expect("valid"));
         assert!(breach(&log, &spends(&[0, 98, 99])).is_some());
     }
 

@@ -12,8 +12,8 @@ use crate::traffic::Workload;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
 use lessor_ledger::rule::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
-    TokenBucket, Unit, WarmUp, Windows, Zone, term,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingWindow, TokenBucket,
+    Unit, WarmUp, Windows, Zone, term,
 };
 use lessor_ledger::share::{Owner, Share};
 use std::collections::BTreeMap;
@@ -319,7 +319,7 @@ fn parse_rule(text: &str) -> Result<Rule, String> {
     let margin = options.get("margin").map_or(Ok(Duration::ZERO), |text| span(text))?;
     let rule = match kind {
         "sliding_window" => SlidingWindow::try_new(count, span(per)?, margin).map(Rule::SlidingWindow),
-        "sliding_log" => SlidingLog::try_new(count, span(per)?, margin).map(Rule::SlidingLog),
+        "sliding_log" => SlidingWindow::try_new(count, span(per)?, margin).map(Rule::SlidingLog),
         "fixed_window" => FixedWindow::of(count, parse_windows(per, &options)?).map(Rule::FixedWindow),
         "token_bucket" => parse_bucket(count, span(per)?, &options)?.map(Rule::TokenBucket),
         "leaky_bucket" => {

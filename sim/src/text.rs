@@ -322,14 +322,8 @@ pub(crate) fn rules_text(rules: &[Rule]) -> String {
 
 fn rule(rule: &Rule) -> String {
     match rule {
-        Rule::SlidingWindow(rule) => format!(
-            "sliding_window,{}/{}ns,margin,{}ns",
-            rule.limit(),
-            nanos(rule.per()),
-            nanos(rule.margin())
-        ),
-        Rule::SlidingLog(rule) => {
-            format!("sliding_log,{}/{}ns,margin,{}ns", rule.limit(), nanos(rule.per()), nanos(rule.margin()))
+        Rule::SlidingWindow(it) | Rule::SlidingLog(it) => {
+            format!("{},{}/{}ns,margin,{}ns", rule.kind(), it.limit(), nanos(it.per()), nanos(it.margin()))
         }
         Rule::FixedWindow(rule) => format!("fixed_window,{}/{}", rule.limit(), windows(&rule.windows())),
         Rule::TokenBucket(rule) => bucket(rule),

@@ -19,7 +19,7 @@ use crate::stop::Stop;
 use crate::window::most_in_any;
 use lessor_ledger::Rule;
 use lessor_ledger::exact::{Limiter, Verdict};
-use lessor_ledger::rule::SlidingLog;
+use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::{Clock, Moment};
 use report::{LimitReport, Report};
 use std::collections::{HashMap, HashSet};
@@ -84,7 +84,7 @@ pub(super) async fn run(args: &DemoArgs, file: &Path, stop: &mut Stop) -> Result
 
 /// Returns how many of the requests one exact limiter of each client admits, with the same patience.
 fn central_admits(requests: &[Request]) -> u64 {
-    let rule = SlidingLog::try_new(LIMIT, WINDOW, Duration::ZERO).expect("numbers in range");
+    let rule = SlidingWindow::try_new(LIMIT, WINDOW, Duration::ZERO).expect("numbers in range");
     let mut clients: HashMap<&str, Limiter> = HashMap::new();
     let served = requests.iter().filter(|request| {
         let now = Moment::ORIGIN + request.offset;

@@ -31,8 +31,7 @@ impl Sliding {
     /// Creates empty books of `rule` at `now`.
     pub(super) fn new(rule: &Rule, now: Moment) -> Self {
         let (limit, window) = match rule {
-            Rule::SlidingWindow(rule) => (rule.limit(), rule.per() + rule.margin()),
-            Rule::SlidingLog(rule) => (rule.limit(), rule.per() + rule.margin()),
+            Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => (rule.limit(), rule.per() + rule.margin()),
             Rule::Concurrency(rule) => (rule.limit(), rule.longest()),
             Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) => {
                 unreachable!("rules are matched by kind")

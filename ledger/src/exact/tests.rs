@@ -5,9 +5,7 @@ mod family;
 
 use super::*;
 use crate::CarryOver;
-use crate::rule::{
-    Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingLog, SlidingWindow, TokenBucket,
-};
+use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use proptest::prelude::*;
@@ -22,8 +20,9 @@ fn allows(rule: &Rule, log: &[(u64, u64)], at: u64, permits: u64) -> bool {
     };
     let slides = |window, limit| sum(&|then| then + nanos(window) > at) + permits <= limit;
     match rule {
-        Rule::SlidingWindow(rule) => slides(rule.per() + rule.margin(), rule.limit()),
-        Rule::SlidingLog(rule) => slides(rule.per() + rule.margin(), rule.limit()),
+        Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => {
+            slides(rule.per() + rule.margin(), rule.limit())
+        }
         // As the textbook has it: each permit moves the time at which the next is due by an interval, and a call may
         // come too early by as many intervals as the burst says. Times are in 1/refill of a nanosecond, which makes
         // every interval whole.
@@ -143,10 +142,8 @@ fn check(rules: &[Rule], steps: Vec<Step>) {
 fn sliding() -> impl Strategy<Value = Rule> {
     (0u64..12, 50u64..120, 0u64..2, any::<bool>()).prop_map(|(limit, per, margin, is_log)| {
         let (per, margin) = (Duration::from_millis(per), Duration::from_nanos(margin));
-        match is_log {
-            true => Rule::SlidingLog(SlidingLog::try_new(limit, per, margin).expect("valid")),
-            false => Rule::SlidingWindow(SlidingWindow::try_new(limit, per, margin).expect("valid")),
-        }
+        let window = SlidingWindow::try_new(limit, per, margin).expect("valid");
+        if is_log { Rule::SlidingLog(window) } else { Rule::SlidingWindow(window) }
     })
 }
 

@@ -338,8 +338,7 @@ impl Pool {
 /// Returns the limit and window of `rule`, if permits kept back from it are missing in every window.
 fn window(rule: &Rule) -> Option<(u64, Duration)> {
     match rule {
-        Rule::SlidingWindow(rule) => Some((rule.limit(), rule.per())),
-        Rule::SlidingLog(rule) => Some((rule.limit(), rule.per())),
+        Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => Some((rule.limit(), rule.per())),
         Rule::FixedWindow(rule) => Some((rule.limit(), rule.per())),
         // Permits kept back from a bucket would lower its level, not its rate.
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,

@@ -416,8 +416,7 @@ pub(super) fn counts_longer(plan: &Plan, before: &Plan) -> Duration {
 /// Returns how long a spent permit counts by `rules`, buckets left out.
 pub(super) fn counts_for(rules: &[Rule]) -> Duration {
     let counts = rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(rule) => rule.per() + rule.margin(),
-        Rule::SlidingLog(rule) => rule.per() + rule.margin(),
+        Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => rule.per() + rule.margin(),
         Rule::FixedWindow(rule) => rule.windows().longest(),
         Rule::Concurrency(rule) => rule.longest(),
         Rule::TokenBucket(_) | Rule::LeakyBucket(_) => Duration::ZERO,
@@ -429,8 +428,7 @@ pub(super) fn counts_for(rules: &[Rule]) -> Duration {
 /// by themselves.
 pub fn safe_span(rules: &[Rule]) -> Option<Duration> {
     let mut spans = rules.iter().map(|rule| match rule {
-        Rule::SlidingWindow(rule) => Some(rule.per() + rule.margin()),
-        Rule::SlidingLog(rule) => Some(rule.per() + rule.margin()),
+        Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => Some(rule.per() + rule.margin()),
         // Windows of first use begin with a call that the allocator does not hear of.
         Rule::FixedWindow(rule) if rule.windows().anchor() == Some("first_use") => None,
         Rule::FixedWindow(rule) => Some(rule.windows().longest()),

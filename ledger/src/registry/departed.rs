@@ -120,8 +120,7 @@ fn counts_for(rule: Rule) -> Duration {
             let nanos = (full * bucket.per().as_nanos()).checked_div(bucket.refill().into());
             span_of(nanos.unwrap_or(u128::MAX))
         }
-        Rule::SlidingWindow(rule) => rule.per() + rule.margin(),
-        Rule::SlidingLog(rule) => rule.per() + rule.margin(),
+        Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => rule.per() + rule.margin(),
         // A bucket that is never refilled counts for ever.
         Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
             rule.window().or(rule.longest()).unwrap_or(Duration::MAX)

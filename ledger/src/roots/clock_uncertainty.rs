@@ -4,7 +4,7 @@
 //! A steady flow is kept as the bucket that promises as much.
 
 use super::TimeSource;
-use crate::rule::{Concurrency, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket, WarmUp};
+use crate::rule::{Concurrency, LeakyBucket, SlidingWindow, TokenBucket, WarmUp};
 use crate::{Rule, RuleError};
 use lessor_protocol::lease::whole_millis;
 use lessor_protocol::moment::span_of;
@@ -25,7 +25,7 @@ pub fn stricter(rule: &Rule, source: TimeSource) -> Result<Rule, String> {
             stricter.map(Rule::SlidingWindow).map_err(|error| wrong("limit", &error))
         }
         Rule::SlidingLog(rule) => {
-            let stricter = SlidingLog::try_new(rule.limit(), rule.per(), rule.margin() + uncertainty);
+            let stricter = SlidingWindow::try_new(rule.limit(), rule.per(), rule.margin() + uncertainty);
             stricter.map(Rule::SlidingLog).map_err(|error| wrong("limit", &error))
         }
         Rule::FixedWindow(_) => Ok(*rule),
@@ -115,8 +115,7 @@ mod tests {
         let (second, margin) = (Duration::from_secs(1), Duration::from_millis(5));
         let made = |margin| {
             let window = SlidingWindow::try_new(10, second, margin).expect("a window");
-            let log = SlidingLog::try_new(10, second, margin).expect("a log");
-            [Rule::SlidingWindow(window), Rule::SlidingLog(log)]
+            [Rule::SlidingWindow(window), Rule::SlidingLog(window)]
         };
         let stricter = made(margin).map(|rule| stricter(&rule, TimeSource::Store).expect("it can be kept"));
         assert_eq!(stricter, made(margin + UNCERTAINTY));

@@ -11,7 +11,6 @@ mod fixed_window;
 mod leaky_bucket;
 mod ledger;
 mod saved;
-mod sliding_log;
 mod sliding_window;
 pub(crate) mod token_bucket;
 mod warm_up;
@@ -28,7 +27,6 @@ pub use fixed_window::{FixedLedger, FixedWindow, Windows};
 pub use leaky_bucket::{Flow, FlowLedger, LeakyBucket, Part, SHARES, Speed};
 pub use ledger::Ledger;
 pub use saved::{At, Gap, Saved, SavedRefill, Since};
-pub use sliding_log::SlidingLog;
 pub use sliding_window::{SlidingLedger, SlidingWindow};
 pub use token_bucket::{BucketLedger, RefillStyle, TokenBucket};
 pub use warm_up::WarmUp;
@@ -44,8 +42,9 @@ use std::time::Duration;
 pub enum Rule {
     /// At most N in any window of length W, aligned or not.
     SlidingWindow(SlidingWindow),
-    /// At most N in any window of length W, with each spend counted apart.
-    SlidingLog(SlidingLog),
+    /// The same, but each spend counts until the window and its margin are over, to the nanosecond. The books remember
+    /// every spend, which takes up to `limit` entries of memory.
+    SlidingLog(SlidingWindow),
     /// At most N in each of the windows that follow each other; two neighbours may give 2N across their boundary.
     FixedWindow(FixedWindow),
     /// At most C + debt + r·T in any interval of length T.
@@ -60,8 +59,7 @@ impl Rule {
     /// Returns the most permits that one call can ever take. A larger call is refused for good.
     pub fn ceiling(&self) -> u64 {
         match self {
-            Rule::SlidingWindow(rule) => rule.limit(),
-            Rule::SlidingLog(rule) => rule.limit(),
+            Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => rule.limit(),
             Rule::FixedWindow(rule) => rule.limit(),
             // A call may go into debt only while the bucket holds a permit, and this bucket never holds one.
             Rule::TokenBucket(rule) if rule.capacity() == 0 => 0,
@@ -75,8 +73,7 @@ impl Rule {
     /// Returns the window if it slides, with or without a log.
     pub fn sliding(&self) -> Option<&SlidingWindow> {
         match self {
-            Rule::SlidingWindow(rule) => Some(rule),
-            Rule::SlidingLog(rule) => Some(rule.window()),
+            Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => Some(rule),
             Rule::FixedWindow(_) | Rule::TokenBucket(_) | Rule::LeakyBucket(_) | Rule::Concurrency(_) => None,
         }
     }
@@ -104,8 +101,7 @@ impl Rule {
     /// Returns the length of the window, the refill period, or the longest that a call may take.
     pub fn period(&self) -> Duration {
         match self {
-            Rule::SlidingWindow(rule) => rule.per(),
-            Rule::SlidingLog(rule) => rule.per(),
+            Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => rule.per(),
             Rule::FixedWindow(rule) => rule.per(),
             Rule::TokenBucket(rule) => rule.per(),
             Rule::LeakyBucket(rule) => rule.per(),
@@ -121,8 +117,7 @@ impl Rule {
             Some(span_of(nanos))
         };
         match self {
-            Rule::SlidingWindow(rule) => Some(rule.per()),
-            Rule::SlidingLog(rule) => Some(rule.per()),
+            Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => Some(rule.per()),
             Rule::FixedWindow(rule) => Some(rule.per()),
             Rule::TokenBucket(rule) => fills(rule.capacity(), rule.refill(), rule.per()),
             Rule::LeakyBucket(rule) => fills(rule.burst(), rule.refill(), rule.per()),

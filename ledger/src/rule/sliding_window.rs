@@ -11,16 +11,14 @@ mod lasts;
 mod resting;
 mod written;
 
-use super::{
-    Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, SlidingLog, check_per, check_permits,
-};
+use super::{Account, Draw, Ends, Pace, RuleAccount, RuleError, Saved, Since, check_per, check_permits};
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{ClockBounds, Moment};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// At most `limit` permits in any window of length `per`.
+/// At most `limit` permits in any window of length `per`: the checked numbers of a sliding window or log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
     limit: u64,
@@ -119,7 +117,7 @@ impl SlidingLedger {
     /// Creates an empty log at `now`. Its sub-windows are nanoseconds, so all settlements are kept apart but those of
     /// one instant. Each has at least one permit, so there are never more entries than the limit. An entry takes 16
     /// bytes, and an ask looks at those that end within the next term or thirtieth of the window.
-    pub fn log(rule: &SlidingLog, clocks: ClockBounds, now: Moment) -> Self {
+    pub fn log(rule: &SlidingWindow, clocks: ClockBounds, now: Moment) -> Self {
         let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + rule.margin(), clocks, now);
         SlidingLedger { per: nanos(rule.per()), is_log: true, ..ledger }
     }
@@ -351,7 +349,7 @@ mod tests {
     /// these three.
     #[test]
     fn a_log_keeps_each_spend_apart_and_to_the_nanosecond() {
-        let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
+        let rule = SlidingWindow::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
         let mut log = SlidingLedger::log(&rule, ClockBounds::try_new(0).expect("no drift"), at(0));
         log.charge(5);
         for (nanos, permits) in [(7, 1), (8, 2), (8, 1), (9, 1)] {
@@ -369,7 +367,7 @@ mod tests {
     /// Otherwise a session that burns its leases and proves them unspent, again and again, would fill the memory.
     #[test]
     fn what_is_credited_in_full_is_not_remembered() {
-        let rule = SlidingLog::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
+        let rule = SlidingWindow::try_new(5, Duration::from_secs(1_000), Duration::ZERO).expect("valid");
         let mut log = SlidingLedger::log(&rule, ClockBounds::try_new(0).expect("no drift"), at(0));
         for nanos in 1..100 {
             log.charge(5);

@@ -3,8 +3,8 @@
 use super::{AnchorDay, Count, RawRule, RawWarmUp, Timespan};
 use crate::Rule;
 use crate::rule::{
-    Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingLog, SlidingWindow,
-    TokenBucket, Unit, WarmUp, Windows, Zone,
+    Calendar, Concurrency, FixedWindow, LeakyBucket, RefillStyle, RuleError, SlidingWindow, TokenBucket,
+    Unit, WarmUp, Windows, Zone,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub fn rule(raw: &RawRule, margin: Duration) -> Result<Rule, String> {
         }
         "sliding_log" => {
             let (limit, per, margin) = sliding(raw, margin)?;
-            SlidingLog::try_new(limit, per, margin).map(Rule::SlidingLog).map_err(said)
+            SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingLog).map_err(said)
         }
         "fixed_window" => {
             let windows = windows(raw)?;

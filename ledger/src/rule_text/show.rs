@@ -13,14 +13,7 @@ pub fn raw_rules(rules: &[Rule]) -> Vec<RawRule> {
 fn raw_rule(rule: &Rule) -> RawRule {
     let kind = rule.kind().to_owned();
     match rule {
-        Rule::SlidingWindow(rule) => RawRule {
-            kind,
-            limit: Some(Count(rule.limit())),
-            per: Some(Timespan(rule.per())),
-            margin: Some(Timespan(rule.margin())),
-            ..RawRule::default()
-        },
-        Rule::SlidingLog(rule) => RawRule {
+        Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => RawRule {
             kind,
             limit: Some(Count(rule.limit())),
             per: Some(Timespan(rule.per())),

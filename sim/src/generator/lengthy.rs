@@ -5,7 +5,7 @@ use crate::live::Act;
 use crate::setup::Setup;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{
-    Concurrency, FixedWindow, LeakyBucket, RuleError, SlidingLog, SlidingWindow, TokenBucket, Windows,
+    Concurrency, FixedWindow, LeakyBucket, RuleError, SlidingWindow, TokenBucket, Windows,
 };
 
 /// Most calls a second: a run is long, and more would show nothing new and take longer.
@@ -42,7 +42,8 @@ fn stretched(rule: &Rule, times: u32) -> Result<Rule, RuleError> {
                 .map(Rule::SlidingWindow)
         }
         Rule::SlidingLog(rule) => {
-            SlidingLog::try_new(rule.limit(), rule.per() * times, rule.margin() * times).map(Rule::SlidingLog)
+            SlidingWindow::try_new(rule.limit(), rule.per() * times, rule.margin() * times)
+                .map(Rule::SlidingLog)
         }
         Rule::FixedWindow(rule) => {
             let windows = match rule.windows() {

@@ -54,10 +54,7 @@ impl Promise {
     /// Makes the promise of `rule` without `less` permits, on clocks within `drift_ppm`.
     pub(super) fn new(rule: &Rule, less: u64, drift_ppm: u64) -> Self {
         match rule {
-            Rule::SlidingWindow(it) => {
-                Promise::sliding(rule.kind(), it.limit() - less, nanos(it.per()), nanos(it.margin()))
-            }
-            Rule::SlidingLog(it) => {
+            Rule::SlidingWindow(it) | Rule::SlidingLog(it) => {
                 Promise::sliding(rule.kind(), it.limit() - less, nanos(it.per()), nanos(it.margin()))
             }
             Rule::Concurrency(rule) => {

@@ -1,7 +1,7 @@
 //! An even part of a limit for each node. All parts add up to the limit, to the permit.
 
 use lessor_ledger::Rule;
-use lessor_ledger::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingLog, SlidingWindow, TokenBucket};
+use lessor_ledger::rule::{Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket};
 
 /// Returns the part of `rules` for node `index` of `nodes`.
 pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
@@ -13,7 +13,7 @@ pub(super) fn share(rules: &[Rule], index: usize, nodes: usize) -> Vec<Rule> {
             SlidingWindow::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingWindow)
         }
         Rule::SlidingLog(rule) => {
-            SlidingLog::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
+            SlidingWindow::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
         }
         Rule::Concurrency(rule) => {
             Concurrency::try_new(part(rule.limit()), rule.longest()).map(Rule::Concurrency)

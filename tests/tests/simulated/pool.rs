@@ -4,8 +4,7 @@
 use lessor_ledger::Rule;
 use lessor_ledger::pool::{Goodbye, Holder, Plan, Pool, PoolView, SessionId};
 use lessor_ledger::rule::{
-    Calendar, Concurrency, FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Unit, WarmUp,
-    Windows, Zone,
+    Calendar, Concurrency, FixedWindow, RefillStyle, SlidingWindow, TokenBucket, Unit, WarmUp, Windows, Zone,
 };
 use lessor_ledger::share::Share;
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Moment, PERMITS_MAX};
@@ -215,7 +214,7 @@ fn rule() -> impl Strategy<Value = Rule> {
             Rule::FixedWindow(FixedWindow::of(limit, windows).expect("valid"))
         }),
         (1u64..40, per()).prop_map(|(limit, per)| {
-            Rule::SlidingLog(SlidingLog::try_new(limit, per, Duration::ZERO).expect("valid"))
+            Rule::SlidingLog(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
         }),
         (1u64..40, 1u64..40, per(), 0..4).prop_map(|(capacity, refill, per, option)| {
             let bucket = TokenBucket::try_new(capacity, refill, per, capacity).expect("valid");

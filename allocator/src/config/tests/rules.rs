@@ -4,7 +4,7 @@ use super::{SECOND, rule_refused};
 use crate::config::Config;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{
-    Calendar, FixedWindow, RefillStyle, SlidingLog, TokenBucket, Unit, WarmUp, Windows, Zone,
+    Calendar, FixedWindow, RefillStyle, SlidingWindow, TokenBucket, Unit, WarmUp, Windows, Zone,
 };
 
 #[test]
@@ -68,7 +68,7 @@ fn every_kind_of_rule_is_printed_as_it_means() {
     let cases = [
         (
             "kind = \"sliding_log\", limit = 7, per = \"1s\"".to_owned(),
-            Rule::SlidingLog(SlidingLog::try_new(7, SECOND, SECOND / 4).expect("valid")),
+            Rule::SlidingLog(SlidingWindow::try_new(7, SECOND, SECOND / 4).expect("valid")),
         ),
         (
             "kind = \"fixed_window\", limit = 7, per = \"1s\", anchor = \"first_use\"".to_owned(),

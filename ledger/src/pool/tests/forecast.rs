@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::CarryOver;
-use crate::rule::{Concurrency, LeakyBucket, RefillStyle, SlidingLog};
+use crate::rule::{Concurrency, LeakyBucket, RefillStyle};
 use crate::share::Trust;
 use crate::sizing::Scarcity;
 use lessor_protocol::{Observed, Rate};
@@ -21,7 +21,7 @@ fn standing(pool: &mut Pool, at: Moment) -> Scarcity {
 }
 
 fn log(limit: u64, per: Duration) -> Rule {
-    Rule::SlidingLog(SlidingLog::try_new(limit, per, Duration::ZERO).expect("valid"))
+    Rule::SlidingLog(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
 }
 
 fn first_use(limit: u64, per: Duration) -> Rule {

@@ -3,7 +3,7 @@
 use super::in_flight::in_flight;
 use super::*;
 use crate::CarryOver;
-use crate::rule::{RefillStyle, SlidingLog, WarmUp};
+use crate::rule::{RefillStyle, WarmUp};
 use crate::share::{Owner, Safe};
 use lessor_protocol::{Left, Observed, Refusal, RefusalReason};
 use proptest::prelude::*;
@@ -79,7 +79,7 @@ fn rules(kind: usize, percent: u64) -> Vec<Rule> {
     let part = |permits: u64| permits * percent / 100;
     let first =
         Rule::FixedWindow(FixedWindow::of(part(60), Windows::FirstUse { per: 20 * SECOND }).expect("valid"));
-    let log = Rule::SlidingLog(SlidingLog::try_new(part(60), 8 * SECOND, Duration::ZERO).expect("valid"));
+    let log = Rule::SlidingLog(SlidingWindow::try_new(part(60), 8 * SECOND, Duration::ZERO).expect("valid"));
     let of_bucket = |per| TokenBucket::try_new(part(70), 50, per, part(70)).expect("valid");
     let bucket = |per| Rule::TokenBucket(of_bucket(per));
     let interval = of_bucket(9 * SECOND).with_refill_style(RefillStyle::Interval).expect("valid");

@@ -69,7 +69,7 @@ impl SlidingLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{SlidingLog, SlidingWindow};
+    use crate::rule::SlidingWindow;
     use lessor_protocol::{ClockBounds, Moment};
 
     const SECOND: u64 = 1_000_000_000;
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_long_log_is_not_evened_out() {
         let evens_out = |limit| {
-            let rule = SlidingLog::try_new(limit, Duration::from_secs(30), Duration::ZERO).expect("valid");
+            let rule = SlidingWindow::try_new(limit, Duration::from_secs(30), Duration::ZERO).expect("valid");
             let clocks = ClockBounds::try_new(0).expect("no drift");
             SlidingLedger::log(&rule, clocks, Moment::ORIGIN).evens_out().is_some()
         };

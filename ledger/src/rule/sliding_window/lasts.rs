@@ -54,7 +54,7 @@ impl SlidingLedger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{SlidingLog, SlidingWindow};
+    use crate::rule::SlidingWindow;
     use lessor_protocol::ClockBounds;
 
     /// 100 a second for 20 s, of 10,000 in 30 s: 8,000 are left, and from 10 s on 100 a second come back.
@@ -63,8 +63,8 @@ mod tests {
         let (per, step) = (Duration::from_secs(30), Duration::from_millis(10));
         let (now, clocks) = (Moment::from_nanos(1_000_000_000_000), ClockBounds::default());
         let window = SlidingWindow::try_new(10_000, per, Duration::ZERO).expect("valid");
-        let log = SlidingLog::try_new(10_000, per, Duration::ZERO).expect("valid");
-        for mut ledger in [SlidingLedger::new(&window, clocks, now), SlidingLedger::log(&log, clocks, now)] {
+        for mut ledger in [SlidingLedger::new(&window, clocks, now), SlidingLedger::log(&window, clocks, now)]
+        {
             for index in 1..=2_000 {
                 ledger.advance(now + step * index);
                 ledger.charge(1);

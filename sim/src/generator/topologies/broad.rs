@@ -8,7 +8,7 @@ use crate::setup::Setup;
 use crate::topology::Fate;
 use crate::{MILLI, SECOND};
 use lessor_ledger::Rule;
-use lessor_ledger::rule::{FixedWindow, SlidingLog, SlidingWindow, TokenBucket, WarmUp, Windows};
+use lessor_ledger::rule::{FixedWindow, SlidingWindow, TokenBucket, WarmUp, Windows};
 use std::time::Duration;
 
 /// Draws allocators that share a store, whose processes stand still for up to some seconds each. An answer of the store
@@ -79,7 +79,7 @@ fn broad(rng: &mut fastrand::Rng) -> Rule {
     let margin = if rng.bool() { Duration::ZERO } else { per / rng.u32(2..=10) };
     let bucket = || TokenBucket::try_new(limit, limit, per, limit);
     let rule = match rng.u32(..5) {
-        0 => SlidingLog::try_new(limit, per, margin).map(Rule::SlidingLog),
+        0 => SlidingWindow::try_new(limit, per, margin).map(Rule::SlidingLog),
         1 => SlidingWindow::try_new(limit, per, per / rng.u32(2..=10)).map(Rule::SlidingWindow),
         2 => FixedWindow::of(limit, Windows::FirstUse { per }).map(Rule::FixedWindow),
         3 => bucket().and_then(|rule| rule.with_debt(rng.u64(1..=limit))).map(Rule::TokenBucket),

@@ -3,7 +3,7 @@
 
 use crate::exact::{Limiter, Verdict};
 use crate::pool::ledgers::Ledgers;
-use crate::rule::{FixedWindow, RefillStyle, SlidingLog, SlidingWindow, TokenBucket, Windows};
+use crate::rule::{FixedWindow, RefillStyle, SlidingWindow, TokenBucket, Windows};
 use crate::{CarryOver, Rule};
 use lessor_protocol::{ClockBounds, Moment};
 use proptest::prelude::*;
@@ -87,7 +87,7 @@ fn rule(debt: std::ops::Range<u64>) -> impl Strategy<Value = Rule> {
             Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
         }),
         (limit.clone(), per).prop_map(|(limit, per)| {
-            Rule::SlidingLog(SlidingLog::try_new(limit, per, Duration::ZERO).expect("valid"))
+            Rule::SlidingLog(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
         }),
         (limit, windows).prop_map(|(limit, windows)| {
             Rule::FixedWindow(FixedWindow::of(limit, windows).expect("valid"))
