@@ -7,7 +7,7 @@ use crate::named::LIMITS_MAX;
 use crate::pool::{EarlierShares, Past};
 use crate::registry::LimitConfig;
 use crate::registry::rows::LimitRow;
-use crate::rule::{Gap, PER_MAX, SlidingWindow};
+use crate::rule::{Gap, PER_MAX, RefillStyle, SlidingWindow};
 use crate::rule_text::{RawRule, rule};
 use lessor_protocol::moment::span_of;
 use lessor_protocol::{ClockBounds, Moment};
@@ -117,11 +117,18 @@ fn counts_for(rule: Rule) -> Duration {
         Rule::FixedWindow(rule) => rule.windows().longest(),
         Rule::TokenBucket(bucket) => {
             let full = u128::from(bucket.capacity()) + u128::from(bucket.debt());
-            let nanos = (full * bucket.per().as_nanos()).checked_div(bucket.refill().into());
+            let (refill, per) = (u128::from(bucket.refill()), bucket.per().as_nanos());
+            let nanos = match bucket.refill_style() {
+                RefillStyle::Greedy => {
+                    let cold_factor = bucket.warm_up().map_or(1, |warm_up| warm_up.cold_factor());
+                    (full * per * u128::from(cold_factor)).checked_div(refill)
+                }
+                RefillStyle::Interval => (refill > 0).then(|| full.div_ceil(refill) * per),
+            };
+            // A bucket that is never refilled counts for ever.
             span_of(nanos.unwrap_or(u128::MAX))
         }
         Rule::SlidingWindow(rule) | Rule::SlidingLog(rule) => rule.per() + rule.margin(),
-        // A bucket that is never refilled counts for ever.
         Rule::LeakyBucket(_) | Rule::Concurrency(_) => {
             rule.window().or(rule.longest()).unwrap_or(Duration::MAX)
         }

@@ -231,6 +231,12 @@ fn a_limit_that_is_gone_for_a_start_does_not_begin_afresh_while_its_permits_coun
     // What is lent by these counts for 30 days, too.
     const SLIDING: &str = "kind = \"sliding_window\", limit = 10, per = \"20d\", margin = \"10d\"";
     const LOG: &str = "kind = \"sliding_log\", limit = 10, per = \"20d\", margin = \"10d\"";
+    // It gains nothing before the 30 days are over.
+    const INTERVAL: &str = "kind = \"token_bucket\", capacity = 10, refill = 20, per = \"30d\", \
+                            refill_style = \"interval\"";
+    // Warm, it is full after ten days, and cold, after 30.
+    const COLD: &str = "kind = \"token_bucket\", capacity = 10, refill = 1, per = \"1d\", \
+                        warm_up = { over = \"300d\" }";
     let start = |written: &Written, text: &str, now: u64| {
         let config = config(text);
         let mut registry = config.restored(written, Gap::Counted, millis(now), 8);
@@ -244,7 +250,8 @@ fn a_limit_that_is_gone_for_a_start_does_not_begin_afresh_while_its_permits_coun
         write(registry, written, now + 20);
     };
     let other = format!("[[limit]]\nname = \"c\"\n{RULE}\n");
-    for (rule, removed) in [(FIXED, false), (FIXED, true), (SLIDING, false), (LOG, false)] {
+    for (rule, removed) in [(FIXED, false), (FIXED, true), (SLIDING, false), (LOG, false), (INTERVAL, false), (COLD, false)]
+    {
         let month = |name: &str| format!("[[limit]]\nname = {name:?}\nrules = [{{ {rule} }}]\n");
         let mut written = Written::default();
         let mut first = config(&(month("a") + &other)).registry(Past::None, millis(0), 7);
