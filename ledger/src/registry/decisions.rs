@@ -1,7 +1,7 @@
 //! The decisions of operators at an allocator with limits of its own. They are written down with what is lent, and hold
 //! in the next run. A limit that was put or removed stays so as long as the file says the same of it.
 
-use super::departed::{Departed, bound};
+use super::departed::{Departed, bound, sum_up};
 use super::rows::{DecisionRow, PutRow, Written};
 use super::written::heir;
 use super::{LimitConfig, Registry};
@@ -144,6 +144,7 @@ impl Registry {
             // An earlier run may have left more of a limit of that name.
             self.departed.entry(name.clone()).or_default().join(departed);
         }
+        sum_up(&mut self.departed, Moment::ORIGIN, now);
         bound(&mut self.departed, now);
         self.departed_count_until = Moment::ORIGIN;
         // As at a start: names of departed limits fall to patterns that know nothing of what those limits lent.

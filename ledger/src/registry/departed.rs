@@ -16,6 +16,10 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The name of the row that says until when no limit begins afresh. No limit can have it, so the row outlasts the rows
+/// of limits that are gone: another limit may be put by the name of one of them, and be removed.
+pub(super) const GONE: &str = "(gone)";
+
 /// What an earlier run left of a limit that is not configured, in case it is configured again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Departed {
@@ -85,6 +89,16 @@ impl Departed {
     }
 }
 
+/// Has `departed` say until when any of them counts, and until `others`, whatever becomes of the single ones.
+pub(super) fn sum_up(departed: &mut BTreeMap<String, Departed>, others: Moment, now: Moment) {
+    let ends = departed.values().map(Departed::counts_until).fold(others, Moment::max);
+    let past = Past::Other { until: now, calls_end: Moment::ORIGIN };
+    departed.remove(GONE);
+    if ends > now {
+        departed.insert(GONE.to_owned(), Departed { past, shares: None, ends });
+    }
+}
+
 /// Forgets some of `departed` if they are too many: those whose permits are the first to count no more. As long as any
 /// of the others counts, no limit begins afresh.
 pub(super) fn bound(departed: &mut BTreeMap<String, Departed>, now: Moment) {
@@ -92,7 +106,7 @@ pub(super) fn bound(departed: &mut BTreeMap<String, Departed>, now: Moment) {
     if excess > 0 {
         let mut ends: Vec<(Moment, String)> = departed
             .iter()
-            .filter(|(_, departed)| departed.holds_up_until() <= now)
+            .filter(|(name, departed)| *name != GONE && departed.holds_up_until() <= now)
             .map(|(name, departed)| (departed.ends, name.clone()))
             .collect();
         ends.sort_unstable();

@@ -82,7 +82,10 @@ impl Registry {
             batch.decisions.retain(|_, row| row.is_some());
         }
         for name in std::mem::take(&mut journaled.gone) {
-            batch.limits.insert(name, None);
+            journaled.versions += 1;
+            // An earlier run may have left more of a limit of that name.
+            let row = self.departed.get(&name).map(|departed| departed.row(journaled.versions));
+            batch.limits.insert(name, row);
         }
         if batch.is_first {
             for (name, departed) in &self.departed {

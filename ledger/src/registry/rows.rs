@@ -3,6 +3,7 @@
 
 use crate::overrides::SavedSuspension;
 use crate::pool::{Checkpoint, HighWater, Past, SavedPast, SavedShares};
+use crate::registry::LimitConfig;
 use crate::registry::limit::{PoolId, TopUp};
 use crate::rule::Gap;
 use lessor_protocol::{ClockBounds, Key, LimitName, Moment};
@@ -69,6 +70,13 @@ pub struct LimitRow {
 }
 
 impl LimitRow {
+    /// Whether the row is of a limit with the rules of `limit`, and with keys if it has.
+    pub(super) fn has_promises_of(&self, limit: &LimitConfig, clocks: ClockBounds) -> bool {
+        let basis: Value = serde_json::from_str(&self.basis).unwrap_or_default();
+        let is = limit.basis(clocks);
+        ["keyed", "rules"].iter().all(|part| basis["limit"][part] == is[part])
+    }
+
     /// Whether the run that wrote the row knew only what an earlier run had left of the limit.
     pub(super) fn is_of_departed(&self) -> bool {
         self.basis.is_empty()

@@ -1,7 +1,7 @@
 //! What a registry writes down, and how it goes on from what an earlier run wrote. A journal takes batches and says
 //! when they are durable. An answer that lends beyond the last batch waits for the next one.
 
-use super::departed::{Departed, bound};
+use super::departed::{Departed, GONE, bound, sum_up};
 use super::limits::Limits;
 use super::{LimitConfig, Registry};
 use crate::cells::COUNT_MAX;
@@ -81,13 +81,13 @@ impl Registry {
             if registry.limits.contains(name) {
                 continue;
             }
-            if let Some(heir) = heir(&registry.limits, name) {
+            if let Some(heir) = heir(&registry.limits, name).filter(|_| name != GONE) {
                 heirs.entry(heir.clone()).or_default().push(row);
                 registry.heirs.insert(name.clone(), (heir, now));
             }
             registry.departed.insert(name.clone(), Departed::read(row, gap, clocks, now));
         }
-        bound(&mut registry.departed, now);
+        let mut renamed_until = Moment::ORIGIN;
         let others = other_lenders(&registry.limits, written);
         for limit in configured {
             let name = limit.name.to_string();
@@ -114,6 +114,10 @@ impl Registry {
                     continue;
                 }
             }
+            // Earlier rules of the limit may be those of another one now.
+            if let Some(row) = own.filter(|row| !row.has_promises_of(limit, clocks)) {
+                renamed_until = renamed_until.max(Departed::read(row, gap, clocks, now).counts_until());
+            }
             let lost = rows().map(|row| row.lost(gap, clocks, now)).reduce(Past::and);
             // The allocator that lends a leased limit counts what is out of it.
             if let Some(past) = lost.filter(|_| limit.upstream.is_none()) {
@@ -122,6 +126,8 @@ impl Registry {
                 registry.limits.insert(name, made);
             }
         }
+        sum_up(&mut registry.departed, renamed_until, now);
+        bound(&mut registry.departed, now);
         let limits = &registry.limits;
         registry.heirs.values_mut().for_each(|(heir, until)| {
             *until = limits.lock(heir).map_or(now, |heir| now + heir.quarantine(now));
@@ -134,8 +140,8 @@ impl Registry {
 
     /// Begins the limits among `configured` of which the earlier run that has `written` can have lent nothing as if no
     /// permit of them was ever lent, and returns their names. A limit that lent has a row, which was durable before its
-    /// answer left. While permits may count that were lent by a limit that is configured no more, none begins afresh: it
-    /// may have been renamed.
+    /// answer left. While permits may count that were lent by a limit that is configured no more, or by rules that a
+    /// limit has no more, none begins afresh: these may have another name now.
     pub fn begin_unknown_afresh(
         &mut self,
         configured: &[LimitConfig],

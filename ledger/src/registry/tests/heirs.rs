@@ -250,7 +250,8 @@ fn a_limit_that_is_gone_for_a_start_does_not_begin_afresh_while_its_permits_coun
         write(registry, written, now + 20);
     };
     let other = format!("[[limit]]\nname = \"c\"\n{RULE}\n");
-    for (rule, removed) in [(FIXED, false), (FIXED, true), (SLIDING, false), (LOG, false), (INTERVAL, false), (COLD, false)]
+    for (rule, removed) in
+        [(FIXED, false), (FIXED, true), (SLIDING, false), (LOG, false), (INTERVAL, false), (COLD, false)]
     {
         let month = |name: &str| format!("[[limit]]\nname = {name:?}\nrules = [{{ {rule} }}]\n");
         let mut written = Written::default();
@@ -299,6 +300,70 @@ fn what_an_earlier_run_left_is_kept_beside_a_shorter_limit_of_its_name() {
     let mut next = limits(&["c"]).registry(Past::None, millis(1_020), 9);
     next.keep_decisions_of(&mut broken, millis(1_020));
     assert!(next.departed["a"].counts(millis(20 * 24 * 60 * 60 * 1_000)), "a month is not over");
+}
+
+fn window(name: &str, per: &str) -> String {
+    format!(
+        "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = 10, per = {per:?} }}]\n"
+    )
+}
+
+/// The bug: a limit was put by the name of one that was gone. Its row replaced what the store knew of the other one, so
+/// a third limit lent all permits once more.
+#[test]
+fn what_an_earlier_run_left_is_known_whatever_is_put_by_its_name() {
+    for is_removed in [true, false] {
+        let mut first = config(&window("a", "30d")).registry(Past::None, millis(0), 7);
+        let mut written = Written::default();
+        first.begin_writing(0);
+        assert_eq!(lent(&first, "a", 1), 10);
+        write(&mut first, &mut written, 100);
+        let mut second = config(&window("c", "1s")).restored(&written, Gap::Counted, millis(1_000), 8);
+        second.begin_writing(0);
+        write(&mut second, &mut written, 1_000);
+        let short = window("a", "1s");
+        second.put(millis(1_010), &config(&short).limits[0], CarryOver::AsIs, false).expect("room");
+        write(&mut second, &mut written, 1_020);
+        if is_removed {
+            assert!(second.remove("a"));
+            second.sweep_retired(millis(20_000), 10);
+            assert_eq!(second.retired(), 0);
+            write(&mut second, &mut written, 20_000);
+            assert!(written.limits.contains_key("a"), "a pattern waits for what the earlier one lent");
+        }
+        let of_api = if is_removed { String::new() } else { short };
+        let new = config(&(of_api + &window("b", "30d") + &window("c", "1s")));
+        let mut third = new.restored(&written, Gap::Counted, millis(30_000), 9);
+        let begun = third.begin_unknown_afresh(&new.limits, new.clocks, &written, millis(30_000));
+        assert_eq!((begun.len(), lent(&third, "b", 30_001)), (0, 0), "removed: {is_removed}");
+    }
+}
+
+/// The bug: a limit had other rules in the file, and a new one had the earlier ones, which lent all permits once more.
+#[test]
+fn rules_of_a_limit_may_have_another_name_now() {
+    let keyed = window("a", "30d").replace("rules", "keyed = true\nrules");
+    for (before, now) in [(window("a", "30d"), window("a", "1s")), (keyed, window("a", "30d"))] {
+        let mut written = Written::default();
+        let mut first = config(&before).registry(Past::None, millis(0), 7);
+        first.begin_writing(0);
+        write(&mut first, &mut written, 100);
+        // Also at a later start that names the new limit.
+        let mut second = config(&now).restored(&written, Gap::Counted, millis(1_000), 8);
+        let mut again = Written::default();
+        second.begin_writing(0);
+        write(&mut second, &mut again, 1_000);
+        let new = config(&(now + &window("b", "30d")));
+        for written in [written, again] {
+            let mut third = new.restored(&written, Gap::Counted, millis(2_000), 9);
+            assert_eq!(
+                third.begin_unknown_afresh(&new.limits, new.clocks, &written, millis(2_000)),
+                [""; 0],
+                "{before}"
+            );
+            assert_eq!(lent(&third, "b", 2_001), 0, "{before}");
+        }
+    }
 }
 
 /// The bug: a leased limit that was gone kept other limits from beginning afresh for a year. Its upstream knows what is
