@@ -5,6 +5,7 @@
 //! about one node, or about the pause of one limit, the later one holds, in whatever order they are heard of
 //! ([`Suspensions::merge`]).
 
+use crate::cells::check_count;
 use crate::rule::At;
 use lessor_protocol::{Moment, NodeName};
 use serde::{Deserialize, Serialize};
@@ -78,6 +79,21 @@ pub enum Decision {
 pub struct SuspensionsFull;
 
 impl Suspensions {
+    /// Checks that later decisions and dates can follow these.
+    ///
+    /// # Errors
+    /// If a number is too large.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        check_count("a stamp of gates", self.newest())?;
+        let mut eras = self.limits.values().map(|suspended| suspended.pause_era);
+        eras.try_for_each(|era| check_count("pause_era", era))
+    }
+
+    /// Returns the stamp of the last decision.
+    fn newest(&self) -> u64 {
+        self.limits.values().flat_map(Suspended::stamps).fold(self.serial, u64::max)
+    }
+
     /// Decides about `limit`, when the clock of the store shows `now`. Returns whether the pause or block was there
     /// before.
     ///
@@ -90,7 +106,7 @@ impl Suspensions {
         }
         // Later than all decisions that are known here. By the clock also later than earlier ones that are not known
         // here.
-        let stamp = self.serial.saturating_add(1).max(now.as_nanos() / 1_000_000);
+        let stamp = (self.newest() + 1).max(now.as_nanos() / 1_000_000);
         let was_so = next.limits.entry(limit.to_owned()).or_default().decide(decision, stamp, now);
         next.serial = stamp;
         if next.suspended() > SUSPENDED_MAX && matches!(decision, Decision::Pause(_) | Decision::Block(_)) {
@@ -184,6 +200,11 @@ impl Suspended {
                 self.blocked.remove(node.as_str())
             }
         }
+    }
+
+    /// Returns the stamps of all decisions that it knows.
+    fn stamps(&self) -> impl Iterator<Item = u64> {
+        self.node_stamps.values().copied().chain([self.pause_stamp])
     }
 
     /// Returns the stamps of lifted pauses and blocks.

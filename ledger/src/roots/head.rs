@@ -124,6 +124,7 @@ impl Head {
     pub fn read(value: &[u8]) -> Result<Self, String> {
         let head: Head = serde_json::from_slice(value).map_err(|error| error.to_string())?;
         check_count("era", head.era)?;
+        head.suspensions.check()?;
         match head.format {
             FORMAT => Ok(head),
             other => Err(format!("it has format {other}, and this version knows {FORMAT}")),

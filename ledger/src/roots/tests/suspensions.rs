@@ -29,6 +29,42 @@ fn a_head_of_an_era_that_none_can_follow_is_refused() {
     assert!(!refused(2) && refused(u64::MAX));
 }
 
+/// The bug: all decisions after such a stamp had the same one. Of two of them the one that lends less holds, so a pause
+/// never ended.
+#[test]
+fn a_head_with_a_decision_that_none_can_follow_is_refused() {
+    let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
+    let node = NodeName::try_new("n").expect("valid");
+    for decision in [Decision::Pause(Some(3_600 * SECOND)), Decision::Block(node)] {
+        head.suspensions_mut().decide("a", &decision, millis(0)).expect("there is room");
+    }
+    head.suspensions_mut().date_anew(3, millis(0), millis(1));
+    let written = String::from_utf8(head.write()).expect("text");
+    let [pause, block] = [0, 1].map(|later| millis(0).as_nanos() / 1_000_000 + later);
+    for said in [
+        format!("\"serial\":{block}"),
+        format!("\"pause_stamp\":{pause}"),
+        "\"pause_era\":3".to_owned(),
+        format!("\"node_stamps\":{{\"n\":{block}"),
+    ] {
+        let (name, number) = said.rsplit_once(':').expect("a name and its number");
+        assert_eq!(written.matches(&said).count(), 1, "{said} in {written}");
+        let with = |other: u64| {
+            let number: u64 = number.parse().expect("a number");
+            Head::read(written.replace(&said, &format!("{name}:{}", other.max(number))).as_bytes())
+        };
+        assert!(with(0).is_ok() && with(u64::MAX).is_err(), "{said}");
+    }
+    // A stamp above the serial can be followed.
+    let stamp = format!("\"pause_stamp\":{pause}");
+    let mut later =
+        Head::read(written.replace(&stamp, "\"pause_stamp\":4000000000000000000").as_bytes()).expect("fits");
+    let known = later.suspensions().clone();
+    later.suspensions_mut().decide("a", &Decision::Resume, millis(2)).expect("there is room");
+    later.keep_suspensions(&known);
+    assert_eq!(later.suspensions().of("a").and_then(Suspended::until), None, "it was resumed");
+}
+
 /// A head with a pause of an hour and one without an end, after ten minutes.
 fn paused() -> Head {
     let mut head = Head::begin(1, &Timeline::new("a"), millis(0), true);
