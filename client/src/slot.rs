@@ -270,17 +270,26 @@ impl Slot {
 
     /// Spends what was set aside, and returns how many are still free.
     pub fn spend_held(&self, permits: u64) -> u64 {
-        match self.stripes.get() {
-            None => self.own.word.spend_held(permits),
-            Some(stripes) => stripes.spend_held(&self.own.word, permits),
-        }
+        self.release(permits, false);
+        self.balance().free
     }
 
     /// Frees what was set aside.
     pub fn put_back(&self, permits: u64) {
-        match self.stripes.get() {
-            None => self.own.word.put_back(permits),
-            Some(stripes) => stripes.put_back(&self.own.word, permits),
+        self.release(permits, true);
+        if let Some(stripes) = self.stripes.get() {
+            stripes.put_in();
+        }
+    }
+
+    /// Takes out `permits` that were set aside, and frees them if they go `back`.
+    fn release(&self, permits: u64, back: bool) {
+        let rest = permits - self.own.word.release(permits, back);
+        if rest > 0 {
+            // Another call took these out of the own word, and set aside as many in stripes. The word shows its change,
+            // so this thread sees the stripes that it saw.
+            let stripes = self.stripes.get().expect("permits that a call set aside stay set aside");
+            stripes.release(&self.own.word, rest, back);
         }
     }
 

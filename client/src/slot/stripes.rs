@@ -134,8 +134,8 @@ impl Stripes {
     /// Takes from several words, set aside until there is enough: a call that fails spends nothing.
     fn take_parts(&self, own: &Word, permits: u64) -> Option<Found> {
         self.hold_parts(own, permits).then(|| {
-            let left = self.spend_held(own, permits);
-            Found { took: Took { left, clashed: false }, place: None }
+            self.release(own, permits, false);
+            Found { took: Took { left: self.balance(own).free, clashed: false }, place: None }
         })
     }
 
@@ -155,25 +155,20 @@ impl Stripes {
             missing -= word.hold_up_to(missing);
         }
         if missing > 0 {
-            self.put_back(own, permits - missing);
+            self.release(own, permits - missing, true);
+            self.put_in();
         }
         missing == 0
     }
 
-    /// Spends `permits` that were set aside, and returns how many are free. Permits are all alike: another call may
-    /// spend those that this call set aside, if it has set aside as many elsewhere.
-    pub(super) fn spend_held(&self, own: &Word, permits: u64) -> u64 {
-        self.release(own, permits, false);
-        self.balance(own).free
-    }
-
-    /// Frees what was set aside.
-    pub(super) fn put_back(&self, own: &Word, permits: u64) {
-        self.release(own, permits, true);
+    /// Records that permits were put in: a sweep under way looks again.
+    pub(super) fn put_in(&self) {
         self.moves.fetch_add(2, Ordering::AcqRel);
     }
 
-    fn release(&self, own: &Word, permits: u64, back: bool) {
+    /// Takes out `permits` that were set aside, and frees them if they go `back`. Permits are all alike: another call
+    /// may take those that this call set aside, if it has set aside as many elsewhere.
+    pub(super) fn release(&self, own: &Word, permits: u64, back: bool) {
         let mut rest = permits;
         // All words together have at least as many set aside, though these may move on during the search.
         while rest > 0 {

@@ -10,8 +10,7 @@ use lessor_holder::permits::Balance;
 // Held permits are set aside by a call that needs several limits at once: no longer free, not yet spent. One
 // load shows both, so that a report never mistakes a permit that may still be put back for a spent one.
 const HELD: u32 = 32;
-const ONE_HELD: u64 = 1 << HELD;
-const FREE: u64 = ONE_HELD - 1;
+const FREE: u64 = (1 << HELD) - 1;
 
 /// Most permits that fit into either half.
 pub const SLOT_MAX: u64 = FREE;
@@ -100,16 +99,6 @@ impl Word {
                 Err(current) => (word, clashed) = (current, true),
             }
         }
-    }
-
-    /// Takes out `permits` that were set aside, and returns how many are free.
-    pub(super) fn spend_held(&self, permits: u64) -> u64 {
-        balance_of(self.0.fetch_sub(permits << HELD, Ordering::AcqRel)).free
-    }
-
-    /// Frees `permits` that were set aside.
-    pub(super) fn put_back(&self, permits: u64) {
-        self.0.fetch_sub((permits << HELD).wrapping_sub(permits), Ordering::AcqRel);
     }
 
     /// Adds `permits`, takes out up to `lost` of all that are free then, and returns how many of those it took.

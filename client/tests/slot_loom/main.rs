@@ -203,6 +203,31 @@ fn a_call_beside_the_striping_of_a_slot_is_not_refused() {
     }
 }
 
+/// The bug: a call that had set a permit aside in the slot's own word took it out of that word, from which another call
+/// had taken it instead of one of its own in a stripe.
+#[test]
+fn what_is_set_aside_beside_the_striping_of_a_slot_is_spent_or_put_back_once() {
+    for back in [false, true] {
+        loom::model(move || {
+            let slot = slot(4);
+            let other = beside(&slot, move |slot| {
+                slot.hold(1, at(0)).expect("two permits are free all the time");
+                match back {
+                    true => slot.put_back(1),
+                    false => _ = slot.spend_held(1),
+                }
+            });
+            slot.stripe(2, 1);
+            // More than a word has: one permit is set aside in a stripe.
+            slot.hold(2, at(0)).expect("three permits were free all the time");
+            slot.spend_held(2);
+            other.join().expect("no panic");
+            let balance = slot.balance();
+            assert_eq!((balance.held, balance.free), (0, if back { 2 } else { 1 }));
+        });
+    }
+}
+
 #[test]
 fn a_report_on_stripes_holds_all_that_may_still_be_spent() {
     loom::model(|| {
