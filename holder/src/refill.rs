@@ -351,14 +351,16 @@ impl<P: Pacer> Refill<P> {
         self.awaits_no_answer();
         self.known.answered(&ask, grant);
         self.let_go_of_reserved(slot, now);
-        self.is_stopped = false;
+        self.is_stopped = ask.is_stopped_since;
         self.rate.install(&grant.rate, clocks, now, grant.horizon);
         let deadline = clocks.holder_end(first_sent, grant.term);
         let lost = ask.held - grant.kept;
         self.learn_of_cap(grant.in_flight, &ask);
-        // A new lease that is over by now may end before the unrecognised one that was given up for it: none of its
-        // permits may be spent. The next ask does not claim them, and so returns them.
-        let permits = if made_way && now >= deadline { 0 } else { grant.permits };
+        // A new lease that is over by now may end before the unrecognised one that was given up for it. A limit may have
+        // been stopped since the ask. None of the permits may be spent then: the next ask does not claim them, and so
+        // returns them.
+        let is_of_no_use = ask.is_stopped_since || (made_way && now >= deadline);
+        let permits = if is_of_no_use { 0 } else { grant.permits };
         let dropped = self.install(slot, permits, lost, deadline);
         if let Some(calls) = self.calls.unusual() {
             calls.spend(lost - dropped, now);

@@ -9,6 +9,8 @@ pub(super) struct Asked {
     pub(super) at: Moment,
     /// Whether no answer to it is expected any more.
     pub(super) is_answered: bool,
+    /// Whether spending was stopped after it was written: its answer does not know of that.
+    pub(super) is_stopped_since: bool,
     /// The fields of the ask: see [`Ask`].
     pub(super) spent_total: u64,
     pub(super) held: u64,
@@ -27,6 +29,7 @@ impl Asked {
         Asked {
             at: now,
             is_answered: false,
+            is_stopped_since: false,
             spent_total: ask.spent_total,
             held: ask.held,
             want: ask.want,

@@ -121,10 +121,14 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
-    /// Stops spending, even of leased permits: all of them are returned with the next ask.
+    /// Stops spending, even of leased permits: all of them are returned with the next ask. Only a grant for that ask, or
+    /// for a later one, ends the stop.
     pub fn stop(&mut self, slot: &impl Permits) {
         self.removed += slot.shed(0);
         self.is_stopped = true;
+        if let Some(asked) = &mut self.asked {
+            asked.is_stopped_since = true;
+        }
     }
 
     /// Records that an ask is written: events until `now` are acted on.

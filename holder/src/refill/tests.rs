@@ -9,6 +9,7 @@ mod aside;
 mod due;
 mod in_flight;
 mod reserved;
+mod stopped;
 mod unrecognised;
 
 type Refill = super::Refill<Bucket>;
@@ -280,21 +281,6 @@ fn what_is_heard_is_acted_on_at_once_and_never_in_a_storm() {
         }
     }
     assert!((20..=24).contains(&asked), "{asked} asks in two seconds");
-}
-
-/// A node that is told to stop has nothing left to spend, and reports with its next ask that it holds nothing.
-#[test]
-fn who_is_told_to_stop_gives_everything_back() {
-    let (slot, rtt, now) = (Hand::new(), Duration::from_millis(1), Moment::from_nanos(1_000_000_000));
-    let mut refill = Refill::new(now, true);
-    refill.write(&slot, Seen::default(), now, rtt);
-    let grant = grant(0, 5);
-    assert_eq!(refill.believe(&slot, &grant, ClockBounds::default(), now, now, 0), Belief::Installed);
-    slot.take(2, now).expect("five are there");
-    refill.stop(&slot);
-    assert_eq!((slot.take(1, now).is_ok(), refill.spent(&slot)), (false, 2));
-    let ask = refill.write(&slot, Seen::default(), now, rtt);
-    assert_eq!((ask.spent_total, ask.held), (2, 0));
 }
 
 const INTERVAL: Duration = Duration::from_millis(10);
