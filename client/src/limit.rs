@@ -13,6 +13,7 @@ use crate::peek::Peek;
 use crate::priority::Priority;
 use crate::refusal::Refusal;
 use crate::shared::Shared;
+use lessor_protocol::LimitName;
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,6 +56,10 @@ impl Limit {
     /// Returns a handle to one key of the limit: a user, a tenant. It takes a lock, so look a key up once and keep the
     /// handle.
     pub fn key(&self, key: &str) -> Limit {
+        if LimitName::try_new(self.name()).is_err() {
+            // Each key of a limit that cannot be is refused as the limit is.
+            return self.clone();
+        }
         let of_key = Limit::new(self.shared.pool(&self.pool.name().limit, Some(key)), self.shared.clone());
         of_key.with_priority(self.priority).of(self.task.clone())
     }

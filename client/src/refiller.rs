@@ -37,7 +37,7 @@ use tokio::sync::{oneshot, watch};
 const STRIPE_WORTH: u64 = 256;
 
 /// Interval of log lines about a condition that many keys of a limit may have.
-const LOG_EVERY: Duration = Duration::from_secs(60);
+pub(crate) const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// Tells the background task to stop and say goodbye.
 pub(crate) type Stop = oneshot::Receiver<()>;

@@ -6,11 +6,12 @@ use crate::fallback;
 use crate::keys::{Keys, SHARDS};
 use crate::limits::Limits;
 use crate::local_pool::{CLOCK, Condition, HotRef, LocalPool, PoolName, Standing};
+use crate::refiller::LOG_EVERY;
 use crate::tally::{self, Tally};
 use crate::ticks::Ticks;
 use crate::wake_list::WakeList;
 use lessor_holder::timing::INITIAL_RTT;
-use lessor_protocol::{Fallback, Key, LimitName, push};
+use lessor_protocol::{Fallback, Key, LimitName, Moment, push};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -47,6 +48,8 @@ pub(crate) struct Changes {
     tallies: Vec<Arc<Tally>>,
     /// For each limit, the pool that refuses all invalid keys.
     bad_keys: HashMap<Arc<str>, Arc<LocalPool>>,
+    /// When an invalid name of a limit was last logged.
+    logged: Option<Moment>,
 }
 
 /// Most known keys of one limit: about 1 GB. Strangers may choose keys; further ones are refused until others are
@@ -123,14 +126,17 @@ impl Shared {
         let mut changes = self.lock();
         find().unwrap_or_else(|| {
             let found = condition(limit, None, &changes);
+            if found == Condition::Unknown {
+                changes.log_name(limit);
+            }
             let is_full = self.limits.len() >= LIMITS_MAX;
             let condition = if found == Condition::Good && is_full { Condition::Full } else { found };
             let name = PoolName { limit: limit.into(), key: None };
-            // An invalid name must not become a label.
+            // A name that is not kept must not become a label: strangers may choose it.
             let tally = if condition == Condition::Good {
                 changes.tally(&name.limit)
             } else {
-                Arc::new(Tally::new(name.limit.clone()))
+                Arc::new(Tally::new(Tally::OTHERS.into()))
             };
             let pool = self.make(name, condition, HotRef::alone(), tally);
             if condition == Condition::Good {
@@ -152,6 +158,9 @@ impl Shared {
                 // Strangers choose keys: one pool refuses all invalid ones.
                 let name = || PoolName { limit: limit.clone(), key: Some("".into()) };
                 let make = || self.make(name(), found, HotRef::alone(), plain.shared_tally());
+                if !has_limit() {
+                    return make();
+                }
                 return changes.bad_keys.entry(limit.clone()).or_insert_with(make).clone();
             }
             let name = PoolName { limit: limit.clone(), key: Some(key.into()) };
@@ -178,7 +187,7 @@ impl Shared {
         let pool = LocalPool::new(hot_ref, self.ticks.clone(), name, eager, self.wake_list.clone(), tally);
         if condition != Condition::Good {
             // Calls must not make the task ask for this pool.
-            let (ceiling, chance) = (pool.ceiling(), lessor_protocol::Moment::NEVER);
+            let (ceiling, chance) = (pool.ceiling(), Moment::NEVER);
             pool.set_standing(Standing { condition, ceiling, chance, rtt: INITIAL_RTT });
         }
         if eager {
@@ -387,6 +396,17 @@ impl Changes {
         }
         self.tallies[self.tallies.len() - 1].clone()
     }
+
+    /// Logs that no limit can be called `name`, unless such a line was logged lately.
+    fn log_name(&mut self, name: &str) {
+        let now = CLOCK.now();
+        if let Err(error) = LimitName::try_new(name)
+            && self.logged.is_none_or(|last| now.since(last) >= LOG_EVERY)
+        {
+            self.logged = Some(now);
+            tracing::error!(%error, "invalid name of a limit: every call on it is refused");
+        }
+    }
 }
 
 /// Condition of a new pool. Any condition but good is final, and the background task never learns of the pool, so that
@@ -399,11 +419,7 @@ fn condition(limit: &str, key: Option<&str>, changes: &Changes) -> Condition {
         // Strangers choose keys, so invalid ones are not logged.
         (Ok(_), Some(key)) if Key::try_new(key).is_err() => Condition::BadKey,
         (Ok(_), _) => Condition::Good,
-        (Err(_), Some(_)) => Condition::Unknown,
-        (Err(error), None) => {
-            tracing::error!(%error, "invalid name of a limit: every call on it is refused");
-            Condition::Unknown
-        }
+        (Err(_), _) => Condition::Unknown,
     }
 }
 

@@ -42,7 +42,9 @@ fn of_more_limits_than_may_be_known_those_that_are_new_are_refused() {
     for limit in [&one_more, &one_more.key("a")] {
         assert!(matches!(limit.try_acquire(1), Err(Refusal::Full { .. })), "{limit:?}");
     }
+    assert_eq!(one_more.key("").try_acquire(1), Err(Refusal::BadKey));
     assert_eq!(shared.limits.len(), LIMITS_MAX, "a refused limit is not kept");
+    assert!(shared.lock().bad_keys.is_empty(), "nor is the pool of its invalid keys");
     assert!(Arc::ptr_eq(&known, &shared.pool("api/0", None)), "known limits go on");
 }
 
@@ -100,8 +102,53 @@ fn a_process_that_makes_up_names_of_limits_makes_no_more_series_for_it() {
         assert!(Arc::ptr_eq(&pool, &shared.pool(&format!("limit-{limit}"), None)), "a pool is made once");
     }
     assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
-    shared.pool("no name at all", None);
+    // The bug: such a name was a label of the histogram of waits.
+    assert_eq!(shared.pool("no name at all", None).tally().label(), "(others)");
     assert_eq!(shared.tallies().len(), LABELS_MAX + 1);
+    shared.close();
+    assert_eq!(shared.pool("late", None).tally().label(), "(others)");
+}
+
+/// Counts the lines that are logged.
+#[derive(Default)]
+struct Lines(Arc<AtomicU64>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// The bug: each look-up of an invalid name logged a line, and so did each of a key of it. Strangers choose keys.
+#[test]
+fn an_invalid_name_of_a_limit_is_logged_once_whoever_calls() {
+    let lines = Lines::default();
+    let logged = lines.0.clone();
+    tracing::subscriber::with_default(lines, || {
+        let shared = by_hand::shared();
+        for key in 0..300 {
+            let limit = by_hand::limit(&shared, "vendor rest");
+            assert_eq!(limit.key(&key.to_string()).try_acquire(1), Err(Refusal::UnknownLimit));
+            assert_eq!(limit.try_acquire_key(&key.to_string(), 1), Err(Refusal::UnknownLimit));
+        }
+    });
+    assert_eq!(logged.load(Ordering::Relaxed), 1);
 }
 
 /// The bug: a key was forgotten with its spends from the safe share, and spent the same share again.
