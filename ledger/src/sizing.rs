@@ -5,6 +5,8 @@ mod by_share;
 mod claims;
 mod ranked;
 
+pub(crate) use by_share::ByShare;
+pub(crate) use claims::peers::Level;
 use claims::peers::Modest;
 use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::sizing::PERMIT;

@@ -6,20 +6,20 @@ use super::ranked::{Entry, Ranked};
 use std::cmp::Ordering;
 use std::fmt::Debug;
 
-/// A claim of a session, or of an identity, in that order.
+/// A claim of a session, or of an identity, in that order. For a steady flow, `mean` is a demand for a part of its rate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ByShare<I> {
-    pub(super) id: I,
-    pub(super) mean: u128,
-    pub(super) weight: u64,
-    pub(super) gap: u64,
+pub(crate) struct ByShare<I> {
+    pub(crate) id: I,
+    pub(crate) mean: u128,
+    pub(crate) weight: u64,
+    pub(crate) gap: u64,
 }
 
 /// Sum of such claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct ShareSum {
-    pub(super) mean: u128,
-    pub(super) weight: u128,
+pub(crate) struct ShareSum {
+    pub(crate) mean: u128,
+    pub(crate) weight: u128,
     pub(super) gap: u128,
     /// Weight of the claims that have a gap.
     pub(super) lacking: u128,
@@ -50,7 +50,7 @@ impl<I> ByShare<I> {
 
 impl<I: Copy + Ord + Debug> Ranked<ByShare<I>> {
     /// Pours `level` over all of these claims but `aside`, and over `own`. Returns the level for the claims that are not full.
-    pub(super) fn pour(&self, aside: Option<&ByShare<I>>, own: &ByShare<()>, level: Level) -> Level {
+    pub(crate) fn pour<J>(&self, aside: Option<&ByShare<I>>, own: &ByShare<J>, level: Level) -> Level {
         // Mostly there is enough for all claims.
         if let Some(rest) = level.less(ShareSum::join(self.sum_without(aside), own.sum())) {
             return rest;

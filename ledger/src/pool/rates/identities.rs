@@ -83,7 +83,7 @@ impl Identity {
 
     fn demand(&self) -> Demand<Owner> {
         let share = u64::try_from(self.sums.demand).unwrap_or(u64::MAX).min(SHARES);
-        Demand { id: self.owner, share, weight: self.weight() }
+        Demand::for_rate(self.owner, share, self.weight())
     }
 }
 

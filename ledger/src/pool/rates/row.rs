@@ -168,7 +168,7 @@ impl<'a> Row<'a> {
     /// max-min. Rate that no session demands is shared by weight.
     pub(super) fn share(&self) -> u64 {
         let due = self.owners.as_ref().map_or(self.whole.share, |owners| owners.due(self.whole.share));
-        let me = Demand { id: (), share: self.me.demand, weight: self.me.weight };
+        let me = Demand::for_rate((), self.me.demand, self.me.weight);
         match self.own() {
             Some(own) => own.demands().share_beside(None, &me, due),
             None => Demands::<()>::default().share_beside(None, &me, due),

@@ -141,7 +141,7 @@ impl Member {
     }
 
     fn demand(&self, place: Place) -> Demand<Place> {
-        Demand { id: place, share: self.demand, weight: self.weight }
+        Demand::for_rate(place, self.demand, self.weight)
     }
 
     fn waiter(&self, place: Place) -> Option<Waiter> {

@@ -144,16 +144,16 @@ const MODEST_PART: (u128, u128) = (5, 7);
 /// Water level of a supply that is poured over all claims. It rises alike for each, by weight, and a claim that is full
 /// takes no more. A fraction, in parts of a permit per weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::sizing) struct Level {
+pub(crate) struct Level {
     /// Parts of a permit left for the claims that are not full.
-    pub(in crate::sizing) parts: u128,
+    pub(crate) parts: u128,
     /// Weights of the claims that are not full; zero if all are.
-    pub(in crate::sizing) weights: u128,
+    pub(crate) weights: u128,
 }
 
 impl Level {
     /// Returns the level of `supply` permits over claims with these `weights` together, before any of them is full.
-    pub(in crate::sizing) fn of(supply: u64, weights: u128) -> Self {
+    pub(crate) fn of(supply: u64, weights: u128) -> Self {
         Level { parts: u128::from(supply) * PERMIT, weights }
     }
 
@@ -163,7 +163,7 @@ impl Level {
     }
 
     /// Whether a claim to `mean` parts is met in full.
-    pub(in crate::sizing) fn covers(self, mean: u128, weight: u128) -> bool {
+    pub(crate) fn covers(self, mean: u128, weight: u128) -> bool {
         mean.saturating_mul(self.weights) <= self.parts.saturating_mul(weight)
     }
 
@@ -174,7 +174,7 @@ impl Level {
     }
 
     /// Returns what a claim of this `weight` gets if it is not met in full, in parts of a permit. `None` if all claims are met.
-    pub(in crate::sizing) fn at(self, weight: u128) -> Option<u128> {
+    pub(crate) fn at(self, weight: u128) -> Option<u128> {
         (self.parts * weight).checked_div(self.weights)
     }
 }
