@@ -1,6 +1,7 @@
 //! One exchange between a node and a pool: spent so far, still held, wanted → grant. Asks say totals, so that a lost
 //! ask loses nothing and a repeated one changes nothing. Nodes write asks, pools answer them.
 
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// What a session reports and asks of one pool. Every field is true when the ask is *written*, and safe to believe
@@ -151,8 +152,9 @@ pub struct Refusal {
     pub retry_after: Duration,
 }
 
-/// The reason of a [`Refusal`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason of a [`Refusal`], also on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RefusalReason {
     /// The allocator may have forgotten what it lent, and waits until no session can be spending it.
     Quarantine,
@@ -162,7 +164,8 @@ pub enum RefusalReason {
     Paused,
     /// An operator has blocked this node.
     Blocked,
-    /// A reason that this version does not know: wait, as for any other.
+    /// A word that this version does not know: it may come from a later allocator. Wait, as for any other reason.
+    #[serde(other)]
     Other,
 }
 

@@ -7,7 +7,7 @@ mod observed;
 mod text;
 
 pub use ask::AskBody;
-pub use grant::{GrantBody, Refused, SafeShareBody};
+pub use grant::{GrantBody, SafeShareBody};
 pub use observed::{AnnouncedBody, ObservedBody};
 pub use text::Text;
 

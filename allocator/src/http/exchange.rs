@@ -18,7 +18,7 @@ use lessor_ledger::registry::{Caller, Entry, Exchanged, unanswered};
 use lessor_ledger::rejection::{AskRejection, Reason, quoted};
 use lessor_protocol::clock::Stopwatch;
 use lessor_protocol::trace;
-use lessor_protocol::wire::{AskBody, GrantBody, LeasesRequest, LeasesResponse, Refused, Text, code};
+use lessor_protocol::wire::{AskBody, GrantBody, LeasesRequest, LeasesResponse, Text, code};
 use lessor_protocol::{Answer, NodeName, PERMITS_MAX, Refusal, RefusalReason};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -213,7 +213,7 @@ fn lends_nothing<'a>(
 ) -> bool {
     let is_empty = |grant: &GrantBody<Text<'_>>| {
         let lends = (grant.permits, grant.held) != (0, 0) || grant.rate.is_some();
-        let is_decided = grant.refused.is_some_and(|refused| refused != Refused::Other);
+        let is_decided = grant.refused.is_some_and(|refused| refused != RefusalReason::Other);
         !lends && !is_decided && grant.error.is_none()
     };
     entries.any(|entry| matches!(entry, Entry::Ask(ask) if ask.want > 0)) && grants.iter().all(is_empty)

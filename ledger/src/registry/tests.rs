@@ -13,8 +13,8 @@ mod written;
 
 use super::fixtures::Config;
 use super::*;
-use lessor_protocol::Answer;
-use lessor_protocol::wire::{Refused, code};
+use lessor_protocol::wire::code;
+use lessor_protocol::{Answer, RefusalReason};
 use proptest::prelude::*;
 
 const CONFIG: &str = r#"
@@ -161,7 +161,7 @@ fn a_stopping_allocator_lends_nothing_and_takes_back() {
     registry.leases(millis(0), &caller(1), &[ask("vendor/rest", None, 0, 0, 10)]);
     registry.stop();
     let grants = registry.leases(millis(1), &caller(2), &[ask("vendor/rest", None, 4, 6, 10)]).grants;
-    assert_eq!((grants[0].refused, grants[0].permits), (Some(Refused::Stopping), 0));
+    assert_eq!((grants[0].refused, grants[0].permits), (Some(RefusalReason::Stopping), 0));
     assert_eq!(grants[0].retry_after_ms, Some(1_000));
     let spent = SpentBody {
         limit: "vendor/rest".to_owned(),
@@ -187,7 +187,7 @@ fn after_a_loss_every_limit_waits_for_its_own_window() {
             &[ask("export", Some("k"), 0, 0, 1), ask("vendor/rest", None, 0, 0, 1)],
         )
         .grants;
-    assert_eq!((grants[0].refused, grants[1].refused), (None, Some(Refused::Quarantine)));
+    assert_eq!((grants[0].refused, grants[1].refused), (None, Some(RefusalReason::Quarantine)));
     assert!(registry.quarantined(millis(40_000)).is_empty());
 }
 

@@ -1,5 +1,4 @@
-//! The answer of an allocator to one ask, on the wire, with the reasons of a refusal and the safe share of a session. An
-//! unknown reason stands for one of a later version.
+//! The answer of an allocator to one ask, on the wire, with the safe share of a session.
 
 use super::{ErrorBody, RateBody, is_zero};
 use crate::exchange::{Answer, Grant, InFlight, Rate, Refusal, RefusalReason};
@@ -64,7 +63,7 @@ pub struct GrantBody<N = String> {
     pub window_ms: Option<u64>,
     /// Set on a refusal: permits held stay as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused: Option<Refused>,
+    pub refused: Option<RefusalReason>,
     /// Set if this ask was not understood or not believed. Nothing changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Box<ErrorBody>>,
@@ -101,7 +100,7 @@ impl<N: Default> GrantBody<N> {
             }
             Answer::Refusal(refusal) => {
                 body.retry_after_ms = Some(millis_up(refusal.retry_after));
-                body.refused = Some(refusal.reason.into());
+                body.refused = Some(refusal.reason);
             }
         }
         body
@@ -162,52 +161,8 @@ impl<N> GrantBody<N> {
                     .longest_ms
                     .map(|longest| InFlight { longest: Duration::from_millis(longest), hold: self.hold }),
             }),
-            Some(refused) => Answer::Refusal(Refusal {
-                reason: refused.into(),
-                retry_after: retry_after.unwrap_or_default(),
-            }),
+            Some(reason) => Answer::Refusal(Refusal { reason, retry_after: retry_after.unwrap_or_default() }),
         })
-    }
-}
-
-/// [`RefusalReason`] on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Refused {
-    /// See [`RefusalReason::Quarantine`].
-    Quarantine,
-    /// See [`RefusalReason::Stopping`].
-    Stopping,
-    /// See [`RefusalReason::Paused`].
-    Paused,
-    /// See [`RefusalReason::Blocked`].
-    Blocked,
-    /// A word that this version does not know: it may come from a later allocator.
-    #[serde(other)]
-    Other,
-}
-
-impl From<RefusalReason> for Refused {
-    fn from(reason: RefusalReason) -> Self {
-        match reason {
-            RefusalReason::Quarantine => Refused::Quarantine,
-            RefusalReason::Stopping => Refused::Stopping,
-            RefusalReason::Paused => Refused::Paused,
-            RefusalReason::Blocked => Refused::Blocked,
-            RefusalReason::Other => Refused::Other,
-        }
-    }
-}
-
-impl From<Refused> for RefusalReason {
-    fn from(refused: Refused) -> Self {
-        match refused {
-            Refused::Quarantine => RefusalReason::Quarantine,
-            Refused::Stopping => RefusalReason::Stopping,
-            Refused::Paused => RefusalReason::Paused,
-            Refused::Blocked => RefusalReason::Blocked,
-            Refused::Other => RefusalReason::Other,
-        }
     }
 }
 
