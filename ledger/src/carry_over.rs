@@ -70,17 +70,14 @@ pub fn carried<B, L: Ord>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rule::{SlidingWindow, TokenBucket};
-    use std::time::Duration;
-
-    const SECOND: Duration = Duration::from_secs(1);
+    use crate::fixtures::{self, SECOND};
 
     fn bucket(capacity: u64) -> Rule {
-        Rule::TokenBucket(TokenBucket::try_new(capacity, 1, SECOND, capacity).expect("valid"))
+        fixtures::bucket(capacity, 1, SECOND)
     }
 
     fn window(limit: u64) -> Rule {
-        Rule::SlidingWindow(SlidingWindow::try_new(limit, SECOND, Duration::ZERO).expect("valid"))
+        fixtures::sliding(limit, SECOND)
     }
 
     /// Carries over plain numbers, between rules of the same kind.

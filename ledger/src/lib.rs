@@ -31,6 +31,8 @@
 pub mod carry_over;
 pub mod cells;
 pub mod exact;
+#[cfg(test)]
+mod fixtures;
 pub mod limit_text;
 pub mod named;
 pub mod overrides;

@@ -1,7 +1,8 @@
 //! What a pool answers to one ask after another, worked out by hand.
 
 use super::*;
-use crate::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
+use crate::fixtures::{SECOND, at_intervals, bucket, first_use, fixed, flow, log, millis, sliding};
+use crate::rule::{FixedWindow, TokenBucket, Windows};
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, PERMITS_MAX, RefusalReason};
 
@@ -25,8 +26,6 @@ mod safe_shares;
 mod seats;
 mod snapshot;
 
-const SECOND: Duration = Duration::from_secs(1);
-
 /// A pool that leases from another one.
 fn borrowing() -> Pool {
     Pool::new(Arc::new(Plan { is_borrowed: true, ..(*plan(vec![])).clone() }), millis(0))
@@ -34,23 +33,6 @@ fn borrowing() -> Pool {
 
 fn plan(rules: Vec<Rule>) -> Arc<Plan> {
     Arc::new(Plan { lessees_max: 100, ..Plan::of(rules) })
-}
-
-fn sliding(limit: u64, per: Duration) -> Rule {
-    Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
-}
-
-fn bucket(capacity: u64, refill: u64, per: Duration) -> Rule {
-    Rule::TokenBucket(TokenBucket::try_new(capacity, refill, per, capacity).expect("valid"))
-}
-
-fn fixed(limit: u64, per: Duration) -> Rule {
-    Rule::FixedWindow(FixedWindow::try_new(limit, per).expect("valid"))
-}
-
-fn millis(millis: u64) -> Moment {
-    // A round start, so that fixed windows of a second begin on whole seconds.
-    Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
 }
 
 fn pool(rules: Vec<Rule>) -> Pool {
@@ -161,8 +143,7 @@ fn what_was_held_when_the_lease_ended_is_not_kept() {
 #[test]
 fn a_renewal_never_shortens_what_the_node_goes_by() {
     // The window that B opens ends at 1,000 ms: it clips the second term, and leaves no room for a third.
-    let windows = Windows::FirstUse { per: SECOND };
-    let mut pool = pool(vec![Rule::FixedWindow(FixedWindow::of(1_000, windows).expect("valid"))]);
+    let mut pool = pool(vec![first_use(1_000, SECOND)]);
     grant(pool.renew(millis(0), B, 1, ask(0, 0, 1)));
     grant(pool.renew(millis(10), B, 2, ask(1, 0, 0)));
     let first = grant(pool.renew(millis(970), A, 1, ask(0, 0, 10)));

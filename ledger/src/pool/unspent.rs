@@ -60,9 +60,8 @@ impl Pool {
 
 #[cfg(test)]
 mod tests {
-    use crate::Rule;
+    use crate::fixtures::{SECOND, sliding};
     use crate::pool::{Holder, Plan, Pool, SessionId};
-    use crate::rule::SlidingWindow;
     use crate::share::Share;
     use lessor_protocol::{Ask, Moment};
     use std::sync::Arc;
@@ -75,8 +74,7 @@ mod tests {
     /// out changes hands.
     #[test]
     fn totals_say_between_two_walks_what_a_walk_would() {
-        let window = SlidingWindow::try_new(LIMIT, Duration::from_secs(30), Duration::ZERO).expect("valid");
-        let plan = Plan::of(vec![Rule::SlidingWindow(window)]);
+        let plan = Plan::of(vec![sliding(LIMIT, 30 * SECOND)]);
         let mut now = Moment::ORIGIN + Duration::from_secs(1_000);
         let mut pool = Pool::new(Arc::new(plan), now);
         let mut held = vec![(0, 0); usize::try_from(SESSIONS).expect("a few")];

@@ -13,6 +13,7 @@ mod written;
 
 use super::fixtures::Config;
 use super::*;
+use crate::fixtures::millis;
 use lessor_protocol::wire::code;
 use lessor_protocol::{Answer, RefusalReason};
 use proptest::prelude::*;
@@ -31,10 +32,6 @@ rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1s" }]
 
 fn registry(past: Past) -> Registry {
     Config::parse(CONFIG).expect("valid").registry(past, millis(0), 7)
-}
-
-fn millis(millis: u64) -> Moment {
-    Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
 }
 
 fn caller(seq: u64) -> Caller {

@@ -3,9 +3,9 @@
 use super::*;
 use crate::Rule;
 use crate::cells::{Cell, Swap, Swapped, Table, Timeline, VALUE_MAX};
+use crate::fixtures::{SECOND, bucket, millis, sliding};
 use crate::overrides::Version;
 use crate::pool::{Books, Holder, Plan, SessionId};
-use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::Share;
 use lessor_protocol::{Ask, ClockBounds, Grant, Moment};
 use serde_json::Value;
@@ -19,22 +19,15 @@ mod several;
 mod suspensions;
 mod timekeeping;
 
-const SECOND: Duration = Duration::from_secs(1);
-
-fn millis(millis: u64) -> Moment {
-    Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
-}
-
 fn spec(limit: u64, version: u64) -> RootSpec {
     crowded(limit, version, 10)
 }
 
 fn crowded(limit: u64, version: u64, lessees_max: usize) -> RootSpec {
-    let rule = SlidingWindow::try_new(limit, SECOND, Duration::ZERO).expect("valid");
     let plan = Plan {
         is_root: true,
         lessees_max,
-        ..Plan::of(vec![stricter(&Rule::SlidingWindow(rule), TimeSource::Store).expect("it can be kept")])
+        ..Plan::of(vec![stricter(&sliding(limit, SECOND), TimeSource::Store).expect("it can be kept")])
     };
     RootSpec {
         compiled: CompiledPlan::new(plan, TimeSource::Store),
@@ -192,8 +185,7 @@ fn an_allocator_whose_limit_was_removed_gives_back_and_neither_makes_nor_changes
 
 #[test]
 fn a_bucket_refills_from_when_the_store_had_heard_of_the_permit_for_sure() {
-    let rule = TokenBucket::try_new(1, 1, SECOND, 1).expect("valid");
-    let rules = vec![stricter(&Rule::TokenBucket(rule), TimeSource::Store).expect("it can be kept")];
+    let rules = vec![stricter(&bucket(1, 1, SECOND), TimeSource::Store).expect("it can be kept")];
     let clocks = ClockBounds::try_new(0).expect("no drift");
     let plan = Plan { rules, clocks, ..(**spec(1, 1).compiled.plan()).clone() };
     let spec = RootSpec {

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::Rule;
+use crate::fixtures::{self, SECOND, first_use};
 use crate::pool::{Holder, SessionId};
-use crate::rule::{FixedWindow, SlidingWindow, TokenBucket, Windows};
+use crate::rule::TokenBucket;
 use crate::share::Share;
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, Refusal, RefusalReason};
 use std::time::Duration;
@@ -16,18 +17,15 @@ fn plan(rules: Vec<Rule>) -> Arc<Plan> {
 }
 
 fn sliding(limit: u64) -> Rule {
-    let rule = SlidingWindow::try_new(limit, Duration::from_secs(30), Duration::ZERO);
-    Rule::SlidingWindow(rule.expect("valid"))
+    fixtures::sliding(limit, 30 * SECOND)
 }
 
 fn bucket(capacity: u64) -> Rule {
-    Rule::TokenBucket(
-        TokenBucket::try_new(capacity, capacity, Duration::from_secs(30), capacity).expect("valid"),
-    )
+    fixtures::bucket(capacity, capacity, 30 * SECOND)
 }
 
 fn fixed(limit: u64, per_ms: u64) -> Rule {
-    Rule::FixedWindow(FixedWindow::try_new(limit, Duration::from_millis(per_ms)).expect("valid"))
+    fixtures::fixed(limit, Duration::from_millis(per_ms))
 }
 
 fn at(millis: u64) -> Moment {
@@ -163,10 +161,8 @@ fn a_top_up_is_lent_once_and_beyond_the_limit() {
 /// The bug: a top-up that was not added was answered as if it had been.
 #[test]
 fn a_window_that_is_not_known_takes_no_top_up() {
-    let windows = Windows::FirstUse { per: Duration::from_secs(10) };
     let rules = |rule| plan(vec![rule]);
-    let first_use = Rule::FixedWindow(FixedWindow::of(100, windows).expect("valid"));
-    let mut pool = Pool::after_loss(rules(first_use), at(0), at(0));
+    let mut pool = Pool::after_loss(rules(first_use(100, 10 * SECOND)), at(0), at(0));
     let opens = at(0) + pool.view(at(0)).quarantine;
     assert!(!pool.top_up(50, at(1)));
     assert_eq!(pool.view(opens).available, 100);

@@ -1,19 +1,14 @@
 //! Tests of how a pool reacts to its vendor's count, with figures worked out by hand.
 
 use super::*;
+use crate::fixtures::{SECOND, bucket, millis, sliding};
 use crate::pool::{Holder, Plan, SessionId};
-use crate::rule::{SlidingWindow, TokenBucket};
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask};
 use std::sync::Arc;
 
-const SECOND: Duration = Duration::from_secs(1);
 const A: Holder = Holder { id: SessionId(1), share: Share::EVEN, rtt: Duration::ZERO };
 const B: Holder = Holder { id: SessionId(2), share: Share::EVEN, rtt: Duration::ZERO };
-
-fn millis(millis: u64) -> Moment {
-    Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
-}
 
 fn pool_of(rule: Rule, trust: Trust) -> Pool {
     let sharing = Sharing { vendor: trust, ..Sharing::default() };
@@ -23,8 +18,7 @@ fn pool_of(rule: Rule, trust: Trust) -> Pool {
 
 /// Returns a pool of 1,000 permits in 30 s, of which `A` was lent ten.
 fn pool(trust: Trust) -> Pool {
-    let rule = SlidingWindow::try_new(1_000, 30 * SECOND, Duration::ZERO).expect("valid");
-    let mut pool = pool_of(Rule::SlidingWindow(rule), trust);
+    let mut pool = pool_of(sliding(1_000, 30 * SECOND), trust);
     assert_eq!(ask(&mut pool, 0, A, 1, 10), Ok(10));
     pool
 }
@@ -196,8 +190,7 @@ fn what_is_not_to_be_believed_is_counted_and_nothing_else() {
 
 #[test]
 fn a_bucket_is_not_made_slower_by_a_lower_level() {
-    let rule = TokenBucket::try_new(100, 100, SECOND, 100).expect("valid");
-    let mut pool = pool_of(Rule::TokenBucket(rule), Trust::default());
+    let mut pool = pool_of(bucket(100, 100, SECOND), Trust::default());
     assert_eq!(ask(&mut pool, 0, A, 1, 1), Ok(1));
     let effect = pool.observe(millis(0), A.id, &announced(1, 50, Some(SECOND)));
     assert_eq!((effect.lower, effect.higher), (false, false));

@@ -6,9 +6,9 @@ use super::waiting::Waiters;
 use super::*;
 use crate::CarryOver;
 use crate::Rule;
+use crate::fixtures::{SECOND, flow, sliding};
 use crate::pool::claims::Age;
 use crate::pool::{Above, Goodbye, Holder, Plan, SessionId};
-use crate::rule::{LeakyBucket, SlidingWindow};
 use crate::share::{Owner, Share, Sharing};
 use lessor_protocol::{Answer, Refusal, RefusalReason};
 use proptest::prelude::*;
@@ -164,10 +164,8 @@ fn plan(rule: Rule, term_max: Duration) -> Arc<Plan> {
 }
 
 fn rules(burst: u64, refill: u64, is_below: bool) -> Vec<Rule> {
-    let second = Duration::from_secs(1);
-    let flow = Rule::LeakyBucket(LeakyBucket::try_new(burst, refill, second).expect("valid"));
-    let window = SlidingWindow::try_new(900, 30 * second, Duration::ZERO).expect("valid");
-    if is_below { vec![Rule::SlidingWindow(window), flow] } else { vec![flow] }
+    let flow = flow(burst, refill, SECOND);
+    if is_below { vec![sliding(900, 30 * SECOND), flow] } else { vec![flow] }
 }
 
 impl World {

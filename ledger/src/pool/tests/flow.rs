@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::CarryOver;
-use crate::rule::LeakyBucket;
 use crate::share::Owner;
 use lessor_protocol::{Rate, RateClaim, RateLease};
 
@@ -10,7 +9,7 @@ use lessor_protocol::{Rate, RateClaim, RateLease};
 /// the first may go on.
 fn turn_of_twenty(waiting: u64) -> Duration {
     let ten = Duration::from_millis(10);
-    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(1, 1, ten).expect("valid"))]);
+    let mut pool = pool(vec![flow(1, 1, ten)]);
     let wants = Ask { want: 5, demand_milli: 10_000, largest: 1, waiting, ..Ask::default() };
     let first = grant(pool.renew(millis(0), A, 1, wants));
     let Rate::Lent { lease, turn: false, .. } = first.rate else { panic!("no other is there: {first:?}") };
@@ -39,11 +38,8 @@ fn a_turn_of_a_session_that_only_tries_lasts_until_its_next_calls() {
 /// While more is out than a lowered limit allows, no lease is dated: a rate that was told would be charged for ever.
 #[test]
 fn no_rate_is_told_while_a_lowered_limit_is_exceeded() {
-    let flow = Rule::LeakyBucket(LeakyBucket::try_new(20, 1, Duration::from_millis(10)).expect("valid"));
-    let window = |limit| {
-        let second = Duration::from_secs(1);
-        Rule::SlidingWindow(SlidingWindow::try_new(limit, second, Duration::ZERO).expect("valid"))
-    };
+    let flow = flow(20, 1, Duration::from_millis(10));
+    let window = |limit| sliding(limit, SECOND);
     let mut pool = pool(vec![window(100), flow]);
     let wants = Ask { want: 10, demand_milli: 10_000, largest: 1, waiting: 10, ..Ask::default() };
     let first = grant(pool.renew(millis(0), A, 1, wants));
@@ -100,7 +96,7 @@ impl Taker {
 /// of sessions of each.
 fn turns_of(counts: &[u64]) -> Vec<u64> {
     let ten = Duration::from_millis(10);
-    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(1, 1, ten).expect("valid"))]);
+    let mut pool = pool(vec![flow(1, 1, ten)]);
     let mut takers = vec![];
     for (owner, count) in (1..).zip(counts) {
         takers.extend((0..*count).map(|id| Taker::new(owner, owner * 1_000 + id)));
@@ -129,7 +125,7 @@ fn identities_have_turns_of_a_flow_for_as_long_as_each_other() {
 #[test]
 fn identities_share_the_rate_of_a_flow_and_their_sessions_the_part_of_each() {
     let ten = Duration::from_millis(10);
-    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(100, 1, ten).expect("valid"))]);
+    let mut pool = pool(vec![flow(100, 1, ten)]);
     let wants = Ask { want: 5, demand_milli: 1_000_000, largest: 1, waiting: 1, ..Ask::default() };
     let mut intervals = vec![];
     for round in 0..40 {
@@ -152,7 +148,7 @@ fn identities_share_the_rate_of_a_flow_and_their_sessions_the_part_of_each() {
 /// another identity that ask all the time and hand over nothing.
 fn beside_hoarders(hoarders: u64) -> u64 {
     let ten = Duration::from_millis(10);
-    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(1, 1, ten).expect("valid"))]);
+    let mut pool = pool(vec![flow(1, 1, ten)]);
     let mut takers = [Taker::new(2, 1), Taker::new(2, 2)];
     let mut greedy: Vec<_> = (0..hoarders).map(|id| (Taker::new(1, 10 + id), RateClaim::None, 0)).collect();
     for now in 0..20_000 {
@@ -187,9 +183,8 @@ fn a_turn_that_is_not_handed_over_ends_by_itself() {
 /// The bug: the reserve was lent to the session that came next.
 #[test]
 fn the_reserve_of_a_flow_stays_when_it_is_handed_over() {
-    let flow = LeakyBucket::try_new(10, 1, SECOND).expect("valid");
     let sharing = Sharing { reserve: 5, ..Sharing::default() };
-    let plan = Plan { sharing, ..(*plan(vec![Rule::LeakyBucket(flow)])).clone() };
+    let plan = Plan { sharing, ..(*plan(vec![flow(10, 1, SECOND)])).clone() };
     let mut pool = Pool::new(Arc::new(plan), millis(0));
     let wants = Ask { want: 5, waiting: 5, demand_milli: 10_000, largest: 1, ..Ask::default() };
     let first = grant(pool.renew(millis(0), A, 1, wants));
@@ -207,7 +202,7 @@ fn the_reserve_of_a_flow_stays_when_it_is_handed_over() {
 /// permit each 10 ms within five seconds, beside `busy` sessions of the identity 1 that say they want it all.
 fn beside_busy(busy: u64, owner: u64) -> Option<Duration> {
     let ten = Duration::from_millis(10);
-    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(20, 1, ten).expect("valid"))]);
+    let mut pool = pool(vec![flow(20, 1, ten)]);
     let mut rates = vec![RateClaim::None; busy as usize];
     let (waits, mut asks) = (Taker::new(owner, 100).holder, 1_000);
     for now in 0..6_000 {
@@ -251,7 +246,7 @@ fn a_session_whose_callers_only_wait_has_its_part_of_a_flow_beside_busy_ones() {
 #[test]
 fn a_session_keeps_no_more_of_a_burst_than_leaves_room_for_large_calls_of_others() {
     let fifty = Duration::from_millis(50);
-    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(37, 1, fifty).expect("valid"))]);
+    let mut pool = pool(vec![flow(37, 1, fifty)]);
     let small = Ask { want: 2, demand_milli: 4_000, largest: 10, ..Ask::default() };
     let large = Ask { want: 24, waiting: 24, largest: 24, ..Ask::default() };
     let (mut spent, mut told) = (0, None);
@@ -277,7 +272,7 @@ fn a_session_keeps_no_more_of_a_burst_than_leaves_room_for_large_calls_of_others
 #[test]
 fn sessions_with_small_calls_leave_room_for_a_large_one_of_another_all_together() {
     let fifty = Duration::from_millis(50);
-    let mut pool = pool(vec![Rule::LeakyBucket(LeakyBucket::try_new(10, 1, fifty).expect("valid"))]);
+    let mut pool = pool(vec![flow(10, 1, fifty)]);
     let mut small = [(A, RateClaim::None), (Holder { id: SessionId(3), ..A }, RateClaim::None)];
     let calls = Ask { want: 2, demand_milli: 4_000, largest: 1, ..Ask::default() };
     let large = Ask { want: 5, waiting: 5, largest: 5, ..Ask::default() };
@@ -301,9 +296,8 @@ fn sessions_with_small_calls_leave_room_for_a_large_one_of_another_all_together(
 /// The bug: a session whose callers do not wait had less room by the reserve, twice.
 #[test]
 fn a_bucket_grows_into_all_room_beside_the_reserve() {
-    let flow = LeakyBucket::try_new(10, 1, Duration::from_millis(10)).expect("valid");
     let sharing = Sharing { reserve: 5, ..Sharing::default() };
-    let plan = Plan { sharing, ..(*plan(vec![Rule::LeakyBucket(flow)])).clone() };
+    let plan = Plan { sharing, ..(*plan(vec![flow(10, 1, Duration::from_millis(10))])).clone() };
     let mut pool = Pool::new(Arc::new(plan), millis(0));
     let calls = Ask { want: 2, demand_milli: 4_000, largest: 1, ..Ask::default() };
     let mut rates = [RateClaim::None; 2];

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::CarryOver;
-use crate::rule::{Concurrency, LeakyBucket, RefillStyle};
+use crate::fixtures::in_flight;
 use crate::share::Trust;
 use crate::sizing::Scarcity;
 use lessor_protocol::{Observed, Rate};
@@ -18,19 +18,6 @@ fn lasts(pool: &mut Pool, at: Moment) -> Option<Duration> {
 
 fn standing(pool: &mut Pool, at: Moment) -> Scarcity {
     pool.view(at).forecast.standing
-}
-
-fn log(limit: u64, per: Duration) -> Rule {
-    Rule::SlidingLog(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
-}
-
-fn first_use(limit: u64, per: Duration) -> Rule {
-    Rule::FixedWindow(FixedWindow::of(limit, Windows::FirstUse { per }).expect("valid"))
-}
-
-fn at_intervals(capacity: u64, refill: u64, per: Duration) -> Rule {
-    let bucket = TokenBucket::try_new(capacity, refill, per, capacity).expect("valid");
-    Rule::TokenBucket(bucket.with_refill_style(RefillStyle::Interval).expect("valid"))
 }
 
 /// Checks for how many milliseconds the rest of a new pool with `rules` lasts once it has lent 100 to a node that tries
@@ -73,9 +60,8 @@ fn a_window_that_begins_anew_before_it_is_used_up_is_never_empty() {
 
 #[test]
 fn calls_in_flight_and_a_steady_flow_have_nothing_to_use_up() {
-    check(vec![Rule::Concurrency(Concurrency::try_new(1_000, SECOND).expect("valid"))], 100, None);
-    let flow = Rule::LeakyBucket(LeakyBucket::try_new(200, 10, SECOND).expect("valid"));
-    let mut pool = pool(vec![flow]);
+    check(vec![in_flight(1_000, SECOND)], 100, None);
+    let mut pool = pool(vec![flow(200, 10, SECOND)]);
     grant(pool.renew(millis(0), A, 1, tries(0, 0, 10, 1_000)));
     assert_eq!(lasts(&mut pool, millis(0)), None);
 }

@@ -1,14 +1,14 @@
 //! A cap on what is in flight, alone and beside a window, worked out by hand.
 
 use super::*;
-use crate::rule::Concurrency;
+use crate::fixtures;
 use lessor_protocol::InFlight;
 
 /// The longest call of all that follow.
 const LONGEST: Duration = Duration::from_secs(60);
 
 pub(super) fn in_flight(limit: u64) -> Rule {
-    Rule::Concurrency(Concurrency::try_new(limit, LONGEST).expect("valid"))
+    fixtures::in_flight(limit, LONGEST)
 }
 
 /// At most 25 in flight and 1,000 in 30 s: leases last a second.
@@ -17,7 +17,7 @@ fn beside_a_window() -> Pool {
 }
 
 /// An ask that says what is running.
-fn says(spent_total: u64, held: u64, running: u64, waiting: u64) -> Ask {
+pub(super) fn says(spent_total: u64, held: u64, running: u64, waiting: u64) -> Ask {
     Ask { running: Some(running), ..ask(spent_total, held, waiting) }
 }
 

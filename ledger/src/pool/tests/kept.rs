@@ -1,16 +1,10 @@
 //! Tests of caps on calls in flight, of steady flows, and of a vendor's word, that go on as they were written down;
 //! worked out by hand.
 
+use super::in_flight::{in_flight, says};
 use super::*;
-use crate::rule::{Concurrency, Gap, LeakyBucket};
+use crate::rule::Gap;
 use lessor_protocol::{Left, Observed, Rate, RateClaim};
-
-/// The longest call of all that follow.
-const LONGEST: Duration = Duration::from_secs(60);
-
-fn in_flight(limit: u64) -> Rule {
-    Rule::Concurrency(Concurrency::try_new(limit, LONGEST).expect("valid"))
-}
 
 /// At most 25 in flight and 1,000 in 30 s.
 fn beside_a_window() -> Arc<Plan> {
@@ -18,13 +12,8 @@ fn beside_a_window() -> Arc<Plan> {
 }
 
 /// Twenty at once, and one more each 10 ms: leases last for 500 ms.
-fn flow() -> Arc<Plan> {
-    plan(vec![Rule::LeakyBucket(LeakyBucket::try_new(20, 1, Duration::from_millis(10)).expect("valid"))])
-}
-
-/// An ask that says what is running.
-fn says(spent_total: u64, held: u64, running: u64, waiting: u64) -> Ask {
-    Ask { running: Some(running), ..ask(spent_total, held, waiting) }
+fn slow_flow() -> Arc<Plan> {
+    plan(vec![flow(20, 1, Duration::from_millis(10))])
 }
 
 /// An ask for a part of a flow.
@@ -124,7 +113,7 @@ fn a_record_that_counts_two_things_in_flight_was_never_written() {
 
 #[test]
 fn a_flow_goes_on_empty_when_the_last_rate_is_over() {
-    let plan = flow();
+    let plan = slow_flow();
     let mut pool = Pool::new(plan.clone(), millis(0));
     let first = grant(pool.renew(millis(0), A, 1, wants(RateClaim::None)));
     assert!(matches!(first.rate, Rate::Lent { .. }) && first.term == SECOND / 2, "{first:?}");
@@ -150,7 +139,7 @@ fn a_flow_goes_on_empty_when_the_last_rate_is_over() {
 
 #[test]
 fn a_lease_that_holds_a_rate_alone_is_known_before_it_is_answered() {
-    let plan = flow();
+    let plan = slow_flow();
     let mut pool = Pool::new(plan, millis(0));
     let first = grant(pool.renew(millis(0), A, 1, wants(RateClaim::None)));
     let Rate::Lent { lease, .. } = first.rate else { panic!("no other is there: {first:?}") };
@@ -166,7 +155,7 @@ fn a_lease_that_holds_a_rate_alone_is_known_before_it_is_answered() {
 
 #[test]
 fn a_flow_that_waits_for_rates_of_lost_books_still_does() {
-    let plan = flow();
+    let plan = slow_flow();
     let mut pool = Pool::after_loss(plan.clone(), millis(0), millis(10));
     let opens = millis(10) + pool.view(millis(10)).quarantine;
     let mut after = restored(&plan, &mut pool, millis(20), Gap::Counted, millis(30));

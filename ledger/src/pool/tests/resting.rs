@@ -3,7 +3,7 @@
 use super::in_flight::in_flight;
 use super::*;
 use crate::CarryOver;
-use crate::rule::{RefillStyle, WarmUp};
+use crate::rule::WarmUp;
 use crate::share::{Owner, Safe};
 use lessor_protocol::{Left, Observed, Refusal, RefusalReason};
 use proptest::prelude::*;
@@ -77,24 +77,21 @@ fn kinds() -> impl Strategy<Value = usize> {
 /// The rules of a `kind`, which lend `percent` of their full limits.
 fn rules(kind: usize, percent: u64) -> Vec<Rule> {
     let part = |permits: u64| permits * percent / 100;
-    let first =
-        Rule::FixedWindow(FixedWindow::of(part(60), Windows::FirstUse { per: 20 * SECOND }).expect("valid"));
-    let log = Rule::SlidingLog(SlidingWindow::try_new(part(60), 8 * SECOND, Duration::ZERO).expect("valid"));
-    let of_bucket = |per| TokenBucket::try_new(part(70), 50, per, part(70)).expect("valid");
-    let bucket = |per| Rule::TokenBucket(of_bucket(per));
-    let interval = of_bucket(9 * SECOND).with_refill_style(RefillStyle::Interval).expect("valid");
     let warm_up = WarmUp::try_new(20 * SECOND, 3).expect("valid");
-    let warming = of_bucket(SECOND).with_warm_up(warm_up).expect("valid");
+    let warming = TokenBucket::try_new(part(70), 50, SECOND, part(70)).expect("valid");
+    let warming = warming.with_warm_up(warm_up).expect("valid");
     match kind {
         0 => vec![sliding(part(100), SECOND)],
         1 => vec![sliding(part(100), 30 * SECOND)],
         2 => vec![fixed(part(90), 40 * SECOND)],
-        3 => vec![bucket(10 * SECOND)],
-        4 => vec![first],
-        5 => vec![Rule::TokenBucket(interval)],
+        3 => vec![bucket(part(70), 50, 10 * SECOND)],
+        4 => vec![first_use(part(60), 20 * SECOND)],
+        5 => vec![at_intervals(part(70), 50, 9 * SECOND)],
         6 => vec![Rule::TokenBucket(warming)],
-        7 => vec![log, in_flight(40)],
-        _ => vec![sliding(part(300), 15 * SECOND), bucket(SECOND), fixed(part(100), 20 * SECOND)],
+        7 => vec![log(part(60), 8 * SECOND), in_flight(40)],
+        _ => {
+            vec![sliding(part(300), 15 * SECOND), bucket(part(70), 50, SECOND), fixed(part(100), 20 * SECOND)]
+        }
     }
 }
 

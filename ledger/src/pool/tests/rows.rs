@@ -3,7 +3,7 @@
 
 use super::in_flight::in_flight;
 use super::*;
-use crate::rule::{Gap, RefillStyle};
+use crate::rule::Gap;
 use serde_json::Value;
 
 /// What the pools of [`plans`] wrote when this test was made.
@@ -11,15 +11,12 @@ const ROWS: &str = include_str!("rows.json");
 
 /// A plan of each kind of rule, by name.
 fn plans() -> Vec<(&'static str, Arc<Plan>)> {
-    let first = FixedWindow::of(60, Windows::FirstUse { per: SECOND }).expect("valid");
-    let intervals = TokenBucket::try_new(70, 50, SECOND, 70).expect("valid");
-    let intervals = intervals.with_refill_style(RefillStyle::Interval).expect("valid");
     let rules = vec![
         ("sliding window", vec![sliding(100, 30 * SECOND)]),
         ("fixed window", vec![fixed(90, 30 * SECOND)]),
-        ("first use", vec![Rule::FixedWindow(first)]),
+        ("first use", vec![first_use(60, SECOND)]),
         ("token bucket", vec![bucket(70, 50, SECOND)]),
-        ("intervals", vec![Rule::TokenBucket(intervals)]),
+        ("intervals", vec![at_intervals(70, 50, SECOND)]),
         ("in flight", vec![in_flight(60)]),
         ("two", vec![sliding(100, 30 * SECOND), in_flight(40)]),
     ];

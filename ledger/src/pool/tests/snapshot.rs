@@ -2,7 +2,7 @@
 
 use super::in_flight::in_flight;
 use super::*;
-use crate::rule::{Gap, RefillStyle};
+use crate::rule::Gap;
 use proptest::prelude::*;
 
 /// What a session that leases does next.
@@ -51,22 +51,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn rules() -> impl Strategy<Value = Vec<Rule>> {
-    let first = Rule::FixedWindow(FixedWindow::of(60, Windows::FirstUse { per: SECOND }).expect("valid"));
     prop::sample::select(vec![
         vec![sliding(100, SECOND)],
         vec![fixed(90, SECOND)],
         vec![bucket(70, 50, SECOND)],
-        vec![first],
+        vec![first_use(60, SECOND)],
         vec![at_intervals(70, 50, SECOND)],
         vec![in_flight(60)],
         vec![sliding(100, SECOND), in_flight(40)],
         vec![sliding(300, 5 * SECOND), bucket(40, 80, SECOND), fixed(100, 2 * SECOND)],
     ])
-}
-
-fn at_intervals(capacity: u64, refill: u64, per: Duration) -> Rule {
-    let rule = TokenBucket::try_new(capacity, refill, per, capacity).expect("valid");
-    Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"))
 }
 
 /// Returns the pool as another allocator reads it from the text that a store has.

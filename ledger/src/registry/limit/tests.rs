@@ -6,6 +6,7 @@ mod room;
 
 use super::*;
 use crate::CarryOver;
+use crate::fixtures::millis;
 use crate::pool::{Books, Holder, PoolView};
 use crate::registry::Upstream;
 use crate::registry::fixtures::Config;
@@ -55,10 +56,6 @@ fn limit(options: &str) -> Limit {
     let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\n{options}");
     let config = Config::parse(&text).expect("valid");
     Limit::new(config.limits[0].clone(), config.clocks, Past::None, millis(0))
-}
-
-fn millis(millis: u64) -> Moment {
-    Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
 }
 
 fn key(text: &str) -> PoolId {

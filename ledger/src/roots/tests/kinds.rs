@@ -1,7 +1,8 @@
 //! Roots that cap what is in flight, that refill at intervals, or that keep a steady flow.
 
 use super::*;
-use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, Windows};
+use crate::fixtures::{at_intervals, first_use, flow, in_flight};
+use crate::rule::TokenBucket;
 use lessor_protocol::InFlight;
 
 fn by(rule: Rule, version: u64) -> RootSpec {
@@ -16,8 +17,7 @@ fn by(rule: Rule, version: u64) -> RootSpec {
 
 /// At most nine calls at once, of up to `seconds` each.
 fn cap(seconds: u64, version: u64) -> RootSpec {
-    let rule = Concurrency::try_new(9, Duration::from_secs(seconds)).expect("valid");
-    by(Rule::Concurrency(rule), version)
+    by(in_flight(9, Duration::from_secs(seconds)), version)
 }
 
 fn runs(spent_total: u64, running: u64, want: u64) -> Ask {
@@ -76,7 +76,7 @@ fn what_an_allocator_has_in_flight_is_kept_with_the_root() {
 
 #[test]
 fn calls_go_on_through_every_change_of_the_cap() {
-    let rate = Rule::SlidingWindow(SlidingWindow::try_new(9, SECOND, Duration::ZERO).expect("valid"));
+    let rate = sliding(9, SECOND);
     let (mut world, long) = (World::new(true), cap(60, 1));
     let (seq, _) = world.takes(1, 0, &long, 6);
     world.lent(1, seq + 1, 10, &long, runs(6, 6, 0));
@@ -117,9 +117,7 @@ fn the_root_of_a_bucket_that_begins_with_less_than_it_holds_is_taken_away_after_
 
 #[test]
 fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
-    let rule = TokenBucket::try_new(8, 8, SECOND, 8).expect("valid");
-    let rule = Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"));
-    let (mut world, spec) = (World::new(true), by(rule, 1));
+    let (mut world, spec) = (World::new(true), by(at_intervals(8, 8, SECOND), 1));
     world.takes(1, 0, &spec, 5);
     assert!(world.text().starts_with(r#"{"format":3,"#), "{}", world.text());
     world.at(900);
@@ -135,7 +133,7 @@ fn no_lease_reaches_over_the_instant_at_which_a_bucket_refills() {
 
 #[test]
 fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
-    let flow = |refill| Rule::LeakyBucket(LeakyBucket::try_new(2, refill, SECOND).expect("valid"));
+    let flow = |refill| flow(2, refill, SECOND);
     let (mut world, spec) = (World::new(true), by(flow(10), 1));
     world.takes(1, 0, &spec, 2);
     world.at(50);
@@ -152,8 +150,7 @@ fn a_steady_flow_is_kept_as_the_bucket_that_promises_as_much() {
 /// The bug: a root that still counted was looked at every twelve seconds, however long its window.
 #[test]
 fn a_root_that_still_counts_is_looked_at_less_and_less_often_until_it_is_taken_away() {
-    let rule = SlidingWindow::try_new(9, Duration::from_secs(3_600), Duration::ZERO).expect("valid");
-    let (mut world, spec) = (World::new(true), by(Rule::SlidingWindow(rule), 1));
+    let (mut world, spec) = (World::new(true), by(sliding(9, 3_600 * SECOND), 1));
     let (seq, _) = world.takes(1, 0, &spec, 5);
     world.lent(1, seq + 1, 0, &spec, Ask { spent_total: 5, ..wants(0) });
     let value = world.cell().expect("it is written").value;
@@ -173,9 +170,7 @@ const HOUR: u64 = 3_600_000;
 /// left of it. Now it lends nothing more, and ends when it would have ended.
 #[test]
 fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() {
-    let per = Duration::from_millis(HOUR);
-    let rule = FixedWindow::of(9, Windows::FirstUse { per }).expect("valid");
-    let (mut world, spec) = (World::new(true), by(Rule::FixedWindow(rule), 1));
+    let (mut world, spec) = (World::new(true), by(first_use(9, Duration::from_millis(HOUR)), 1));
     let (seq, _) = world.takes(1, 0, &spec, 5);
     // 50 minutes later the session says that all were spent, and a minute after that the store begins another era.
     let later = HOUR / 60 * 50;
@@ -205,9 +200,7 @@ fn a_window_of_first_use_is_over_when_it_would_have_been_after_an_unknown_gap() 
 #[test]
 fn a_bucket_at_intervals_goes_on_after_unknown_gaps() {
     let day = Duration::from_secs(86_400);
-    let rule = TokenBucket::try_new(8, 8, day, 8).expect("valid");
-    let rule = Rule::TokenBucket(rule.with_refill_style(RefillStyle::Interval).expect("valid"));
-    let (mut world, spec) = (World::new(true), by(rule, 1));
+    let (mut world, spec) = (World::new(true), by(at_intervals(8, 8, day), 1));
     let (mut seq, _) = world.takes(1, 0, &spec, 5);
     seq += 1;
     world.at(100);

@@ -22,9 +22,8 @@ const SOON: u64 = 200;
 /// gave all back meanwhile.
 #[test]
 fn a_call_that_takes_nearly_all_of_a_root_has_it_soon() {
-    let rule = SlidingWindow::try_new(300, 10 * SECOND, Duration::ZERO).expect("valid");
     let (mut world, spec) = (World::new(true), spec(1, 1));
-    let rules = vec![stricter(&Rule::SlidingWindow(rule), TimeSource::Store).expect("it can be kept")];
+    let rules = vec![stricter(&sliding(300, 10 * SECOND), TimeSource::Store).expect("it can be kept")];
     let root = Plan { rules, ease_off: true, ..(**spec.compiled.plan()).clone() };
     let below = Plan { rules: vec![], is_borrowed: true, is_root: false, ease_off: false, ..root.clone() };
     let spec = RootSpec { compiled: CompiledPlan::new(root, TimeSource::Store), ..spec };
