@@ -252,7 +252,7 @@ impl Shared {
             let _lock = self.lock();
             let kept = Cell::new(sweep.kept);
             let is_needed = |pool: &Arc<LocalPool>| {
-                if Arc::strong_count(pool) > 1 || !pool.refill().is_forgettable(now) {
+                if Arc::strong_count(pool) > 1 || !pool.refill().is_forgettable(pool.slot(), now) {
                     return true;
                 }
                 if pool.standby().is_forgettable(now) {

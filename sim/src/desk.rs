@@ -126,7 +126,7 @@ impl Desk {
         node.session() % 4 == 1
             && is_quiet
             && self.refill.is_known()
-            && self.refill.is_forgettable(node.now(real))
+            && self.refill.is_forgettable(&self.slot, node.now(real))
             && self.allowance.is_forgettable(node.now(real))
     }
 

@@ -170,11 +170,12 @@ impl<P: Pacer> Refill<P> {
 
     /// Whether this pool can be forgotten altogether. An unanswered ask may have been granted permits: a node that
     /// forgets them, and counts from zero before their lease is over, would not be believed. And a call in flight that
-    /// the allocator has forgotten would be taken for a later one when it ends.
-    pub fn is_forgettable(&self, now: Moment) -> bool {
+    /// the allocator has forgotten would be taken for a later one when it ends. Permits whose spends the allocator does
+    /// not know would count as unspent once the node counts from zero in the same session.
+    pub fn is_forgettable(&self, slot: &impl Permits, now: Moment) -> bool {
         let goes_on = self.calls.are_forgotten();
         let is_over = self.asked.is_none_or(|ask| ask.is_answered || now.since(ask.at) >= LATE_ANSWER_MAX);
-        self.is_idle() && !goes_on && is_over
+        self.is_idle() && !goes_on && is_over && !self.has_untold(slot)
     }
 
     /// Records that the allocator cannot lend from this pool. If nothing is held and nothing is left to report, the

@@ -405,16 +405,16 @@ fn what_was_asked_for_in_vain_is_asked_for_again_though_no_caller_tries_once_mor
 #[test]
 fn what_may_have_been_granted_unheard_is_not_forgotten() {
     let (slot, mut refill) = (Hand::new(), Refill::new(millis(0), false));
-    assert!(refill.is_forgettable(millis(0)), "no allocator was asked");
+    assert!(refill.is_forgettable(&slot, millis(0)), "no allocator was asked");
     let refused = Seen { refused: 1, ..Seen::default() };
     assert!(refill.write(&slot, refused, millis(1), RTT).want > 0);
     refill.unanswered();
-    assert!(refill.is_idle() && !refill.is_forgettable(millis(2)));
+    assert!(refill.is_idle() && !refill.is_forgettable(&slot, millis(2)));
     assert!(
-        !refill.is_forgettable(millis(3_001)),
+        !refill.is_forgettable(&slot, millis(3_001)),
         "the ask may have come late, and its lease lasts two seconds"
     );
-    assert!(refill.is_forgettable(millis(6_001)));
+    assert!(refill.is_forgettable(&slot, millis(6_001)));
     // An answer leaves nothing unheard.
     refill.write(&slot, refused, millis(7_000), RTT);
     refill.believe(&slot, &grant(0, 0), exact(), millis(7_000), millis(7_001), 0);
@@ -423,5 +423,5 @@ fn what_may_have_been_granted_unheard_is_not_forgotten() {
         refill.write(&slot, refused, now, RTT);
         refill.believe(&slot, &grant(0, 0), exact(), now, now, 0);
     }
-    assert!(refill.is_forgettable(millis(7_002)));
+    assert!(refill.is_forgettable(&slot, millis(7_002)));
 }

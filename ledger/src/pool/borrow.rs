@@ -304,10 +304,9 @@ impl Pool {
     /// Applies a refusal: the allocator above lends nothing, and the loan lasts until its end.
     pub fn on_refusal_above(&mut self, now: Moment, refusal: Refusal) {
         self.advance(now);
-        if is_heard(refusal.reason) {
-            self.is_heard_above();
-        } else if let Some(loan) = self.ledgers.loan_mut() {
-            loan.on_report_lost();
+        match is_heard(refusal.reason) {
+            true => self.is_heard_above(),
+            false => self.is_unheard_above(),
         }
         if let Some(borrower) = &mut self.borrower {
             let is_shut = refusal.reason == RefusalReason::Quarantine;
@@ -316,12 +315,20 @@ impl Pool {
         self.pause_above(now, refusal.retry_after.clamp(DISPUTE_PAUSE, REFUSAL_MAX), refusal.reason.stops());
     }
 
-    /// Applies an error: the allocator above has no such limit, or no room for the pool. So it misses nothing that the
-    /// pool gives back.
-    pub fn on_rejection_above(&mut self, now: Moment) {
+    /// Applies an error: the allocator above has no such limit, or no room for the pool. `is_heard` says whether it misses
+    /// nothing that it is not told. Otherwise the pool reports again, because the allocator above may lend again later.
+    pub fn on_rejection_above(&mut self, now: Moment, is_heard: bool) {
         self.advance(now);
-        self.is_heard_above();
+        match is_heard {
+            true => self.is_heard_above(),
+            false => self.is_unheard_above(),
+        }
         self.pause_above(now, REJECTION_PAUSE, false);
+    }
+
+    /// Notes that the allocator above has not taken in the last report, and lends nothing.
+    fn is_unheard_above(&mut self) {
+        self.ledgers.loan_mut().into_iter().for_each(Loan::on_report_lost);
     }
 
     /// Notes that the allocator above has read the last report and lends nothing.

@@ -8,7 +8,7 @@ use crate::registry::limit::{AnswerAbove, AskAbove, Due, Limit, PoolId};
 use crate::roots::{RootAsk, cell_of};
 use lessor_protocol::push::{Event, Kind};
 use lessor_protocol::recovery::{Recovery, recovery};
-use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, SafeShareBody};
+use lessor_protocol::wire::{ASKS_MAX, AskBody, GrantBody, SafeShareBody, code};
 use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -271,7 +271,11 @@ impl Registry {
                     let recovery = recovery(&error.code);
                     match recovery {
                         Recovery::Unrecognised => limit.on_unrecognised_above(now, pool),
-                        Recovery::BeginSession | Recovery::LookAgain => limit.on_rejection_above(now, pool),
+                        Recovery::BeginSession => limit.on_rejection_above(now, pool, true),
+                        // A limit that is gone has taken in the report, if its permits count.
+                        Recovery::LookAgain => {
+                            limit.on_rejection_above(now, pool, error.code == code::LIMIT_UNKNOWN);
+                        }
                     }
                     if recovery == Recovery::BeginSession {
                         disputed.push(asker);
@@ -288,7 +292,7 @@ impl Registry {
         // The new session ended their pause. A dispute that lasts begins no more than a session a second.
         for Asker { limit, pool, .. } in disputed {
             let limit = self.limits.get_mut(limit).or_else(|| self.retired.get_mut(limit));
-            limit.into_iter().for_each(|limit| limit.on_rejection_above(now, pool));
+            limit.into_iter().for_each(|limit| limit.on_rejection_above(now, pool, true));
         }
         outcome
     }

@@ -5,6 +5,7 @@ mod beside;
 mod gather;
 mod heirs;
 mod kinds;
+mod leased;
 mod lies;
 mod removed;
 mod roots;

@@ -1,7 +1,9 @@
 //! When a pool asks again, and when it falls silent, worked out by hand.
 
 use super::*;
+use crate::answer::{AnswerTiming, Outcome};
 use lessor_protocol::InFlight;
+use lessor_protocol::wire::code;
 
 /// Permits held are renewed in time, however long the allocator has asked to wait. A pool that holds nothing waits that
 /// long.
@@ -102,6 +104,23 @@ fn a_pool_that_is_refused_for_good_is_silent_once_all_is_reported() {
     assert_eq!(refill.write(&slot, Seen::default(), millis(50), RTT).spent_total, 1);
     refill.refused_for_good(&slot, millis(60), TERM, 0);
     assert!(refill.is_idle(), "the allocator has forgotten the lease of the five permits");
+}
+
+/// The bug: an answer that lends nothing for good counted as a report that was taken in. A role was wrong for a moment: the node
+/// forgot the key, and counted from zero in its session. The allocator took all that it had lent for unspent.
+#[test]
+fn a_pool_is_not_forgotten_before_a_grant_shows_that_its_spends_are_known() {
+    let (slot, mut refill) = holding(5);
+    spend(&slot, 5, millis(10));
+    for code in [code::FORBIDDEN, code::KEYS_FULL, code::LIMIT_UNKNOWN, "of a later version"] {
+        assert_eq!(refill.write(&slot, Seen::default(), millis(20), RTT).spent_total, 5);
+        let timing = AnswerTiming { first_sent: millis(20), now: millis(30), clocks: exact() };
+        assert_eq!(refill.on_answer(&slot, Err(code), timing, true, 0), Outcome::Unavailable);
+        assert!(refill.is_idle() && !refill.is_forgettable(&slot, millis(60_000)), "{code}");
+    }
+    refill.write(&slot, Seen::default(), millis(70_000), RTT);
+    refill.believe(&slot, &grant(0, 0), exact(), millis(70_000), millis(70_001), 0);
+    assert!(refill.is_idle() && refill.is_forgettable(&slot, millis(70_001)));
 }
 
 #[test]

@@ -206,9 +206,9 @@ fn it_is_not_forgettable_while_a_call_goes_on_that_the_allocator_has_forgotten()
         refill.believe(&slot, &capped(0, 0, Some(2)), exact(), at, at, 0);
     }
     refill.hand_back(&slot, 1, millis(11_000));
-    assert!(refill.is_idle() && !refill.is_forgettable(millis(20_000)));
+    assert!(refill.is_idle() && !refill.is_forgettable(&slot, millis(20_000)));
     refill.hand_back(&slot, 1, millis(20_000));
-    assert!(refill.is_forgettable(millis(20_000)));
+    assert!(refill.is_forgettable(&slot, millis(20_000)));
 }
 
 #[test]

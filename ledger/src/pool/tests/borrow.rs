@@ -207,7 +207,7 @@ fn what_was_spent_is_told_again_where_the_root_could_not_be_asked() {
     assert!(!pool.rests_above());
     assert_eq!(pool.asks_above(due, RTT), due + TERM);
     assert_eq!(pool.ask_above(due + TERM, RTT), told);
-    pool.on_rejection_above(due + TERM);
+    pool.on_rejection_above(due + TERM, true);
     assert!(pool.rests_above(), "no limit is there, and it has heard of that");
 }
 

@@ -264,9 +264,10 @@ impl Limit {
         }
     }
 
-    /// Notes that the upstream answered a pool with an error.
-    pub(crate) fn on_rejection_above(&mut self, now: Moment, id: &PoolId) {
-        self.with_pool(now, id, |pool| pool.on_rejection_above(now));
+    /// Notes that the upstream answered a pool with an error. `is_heard` says whether it misses nothing that it is not
+    /// told.
+    pub(crate) fn on_rejection_above(&mut self, now: Moment, id: &PoolId, is_heard: bool) {
+        self.with_pool(now, id, |pool| pool.on_rejection_above(now, is_heard));
     }
 
     /// Notes that the upstream does not know what a pool holds.

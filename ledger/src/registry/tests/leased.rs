@@ -1,0 +1,123 @@
+//! Tests of an allocator and its upstream together: what both count while exchanges between them are refused or lost.
+
+use super::*;
+use crate::registry::limit::PoolId;
+use crate::rejection::{AskRejection, Reason};
+use lessor_protocol::Key;
+
+/// An allocator and its upstream, with the round trip of an exchange.
+struct Pair {
+    centre: Registry,
+    region: Registry,
+    seq: u64,
+    /// Errors that the upstream answered.
+    errors: Vec<String>,
+}
+
+/// The name of a limit, and a key.
+type Name<'a> = (&'a str, Option<&'a str>);
+
+/// What becomes of an exchange with the upstream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Answered,
+    /// The upstream refuses each ask for this reason before it reads what the ask reports.
+    Refused(Reason),
+}
+
+impl Pair {
+    /// Makes both, each with the `limits` that fit it.
+    fn new(centre: &str, region: &str) -> Self {
+        let registry =
+            |text, epoch| Config::parse(text).expect("valid").registry(Past::None, millis(0), epoch);
+        Pair { centre: registry(centre, 1), region: registry(region, 7), seq: 0, errors: vec![] }
+    }
+
+    /// Makes the exchange with the upstream that is due at `now`, if one is.
+    fn exchange(&mut self, now: u64, way: Way) {
+        let upstream = self.region.upstreams().pop_first().expect("there is one");
+        let due = self.region.asks_above(millis(now), &upstream, Duration::from_millis(1));
+        if due.asks.is_empty() {
+            return;
+        }
+        self.seq += 1;
+        let caller = Caller { session: due.session, ..caller(self.seq) };
+        let entry = |ask: &AskBody| match way {
+            Way::Answered => Entry::Ask(ask.clone()),
+            Way::Refused(reason) => {
+                let wrong = AskRejection::new(reason, "limit", "refused");
+                Entry::Unread(unanswered(&ask.limit, ask.key.as_deref(), wrong).renamed(Text::into_string))
+            }
+        };
+        let entries: Vec<Entry> = due.asks.iter().map(entry).collect();
+        let grants = self.centre.leases(millis(now), &caller, &entries).grants;
+        let errors = grants.iter().filter_map(|grant| Some(grant.error.as_ref()?.code.clone()));
+        self.errors.extend(errors);
+        let granted = Granted::of(&grants);
+        self.region.on_grant_above(millis(now), &upstream, due.session, millis(now), &due.askers, granted);
+    }
+
+    /// Makes exchanges from `from` to `until`, in steps of 100 ms.
+    fn exchanges(&mut self, from: u64, until: u64, way: Way) {
+        for now in (from..until).step_by(100) {
+            self.exchange(now, way);
+            self.region.sweep(millis(now), 100);
+            self.centre.sweep(millis(now), 100);
+        }
+    }
+
+    /// Lets `session`, which has spent all that it was lent, ask the allocator for `limit` at `now`. Returns the permits
+    /// that it is lent.
+    fn lent(&mut self, now: u64, session: u64, seq: u64, (limit, key): Name<'_>, spent: u64) -> u64 {
+        let caller = Caller { session, ..caller(seq) };
+        let grants = self.region.leases(millis(now), &caller, &[ask(limit, key, spent, 0, 5)]).grants;
+        assert_eq!(grants[0].error, None);
+        grants[0].permits
+    }
+
+    /// Ends `session`, which has spent all of `spent_total`.
+    fn left(&mut self, now: u64, session: u64, seq: u64, (limit, key): Name<'_>, spent_total: u64) {
+        let key = key.map(str::to_owned);
+        let limit = limit.to_owned();
+        let spent = SpentBody { limit, key, spent_total, running: None, held: Some(0), shadow_refused: 0 };
+        let caller = Caller { session, ..caller(seq) };
+        assert_eq!(self.region.leave(millis(now), &caller, &[spent]).errors, []);
+    }
+
+    /// Returns the permits that the upstream has left of `limit`.
+    fn left_above(&mut self, now: u64, limit: &str, pool: PoolId) -> u64 {
+        let limit = self.centre.limit(limit).expect("it is there");
+        limit.view(millis(now), &pool).map_or(0, |view| view.available)
+    }
+}
+
+const HOUR: &str = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1h\" }]\n";
+
+/// The bug: an answer that refused an ask unread counted as a report that was taken in. The allocator forgot the key,
+/// and later counted from zero in the same session. Its upstream took all that it had lent for unspent.
+#[test]
+fn a_report_that_was_refused_unread_is_made_again() {
+    let centre = format!("[[limit]]\nname = \"a\"\nkeyed = true\n{HOUR}");
+    let region = "[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http://centre:1\"\n";
+    for reason in [Reason::Forbidden, Reason::KeysFull] {
+        let (mut pair, of_key) = (Pair::new(&centre, region), ("a", Some("k")));
+        let key = || PoolId::from(Some(Key::try_new("k").expect("valid")));
+        assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
+        pair.exchange(0, Way::Answered);
+        let lent = pair.lent(1, 1, 2, of_key, 0);
+        assert!(lent > 0);
+        pair.left(2, 1, 3, of_key, lent);
+        pair.exchanges(10, 40_000, Way::Refused(reason));
+        // The key is called again, and nothing of the first calls may be lent once more.
+        assert_eq!(pair.lent(40_000, 2, 1, of_key, 0), 0);
+        pair.exchanges(40_000, 41_000, Way::Answered);
+        let left = pair.left_above(41_000, "a", key());
+        assert!(left <= 10 - lent, "{reason:?}: {left} of 10 are left, and {lent} were spent");
+        let mut more = 0;
+        for seq in 2..40 {
+            more += pair.lent(41_000 + seq * 100, 2, seq, of_key, more);
+            pair.exchange(41_000 + seq * 100, Way::Answered);
+        }
+        assert!(more > 0 && lent + more <= 10, "{reason:?}: {lent} and {more} of 10");
+    }
+}
