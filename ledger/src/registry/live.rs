@@ -101,6 +101,7 @@ impl Registry {
             self.limits.insert(name.to_owned(), limit);
             Put::Created
         };
+        self.hand_over(now, config);
         self.sessions.keep(keep(self.clocks, &mut self.limits));
         self.note_put(name);
         Ok(put)

@@ -14,6 +14,7 @@ mod family;
 #[cfg(test)]
 mod fixtures;
 mod gather;
+mod handover;
 pub mod limit;
 mod limits;
 mod live;

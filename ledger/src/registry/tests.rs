@@ -3,6 +3,7 @@
 mod above;
 mod beside;
 mod gather;
+mod handover;
 mod heirs;
 mod kinds;
 mod leased;

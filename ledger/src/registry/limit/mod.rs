@@ -5,6 +5,7 @@ mod ask;
 mod earlier;
 mod figures;
 mod forecasts;
+mod handover;
 mod in_family;
 mod leased;
 mod live;

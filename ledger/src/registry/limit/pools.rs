@@ -146,6 +146,12 @@ impl Pools {
         self.map.insert(id, entry)
     }
 
+    /// Takes the pool out, after a pending change.
+    pub(super) fn remove(&mut self, id: &PoolId, tally: &mut Tally) -> Option<PoolEntry> {
+        self.get_mut(id, tally)?;
+        self.map.remove(id)
+    }
+
     /// Begins `change`. What is left of the change before is applied at once.
     pub(super) fn change(&mut self, change: Change, tally: &mut Tally) {
         self.reach_all(tally);

@@ -1,9 +1,10 @@
 //! Tests of an allocator and its upstream together: what both count while exchanges between them are refused or lost.
 
 use super::*;
+use crate::CarryOver;
 use crate::registry::limit::PoolId;
 use crate::rejection::{AskRejection, Reason};
-use lessor_protocol::Key;
+use lessor_protocol::{Key, LimitName};
 
 /// An allocator and its upstream, with the round trip of an exchange.
 struct Pair {
@@ -23,6 +24,8 @@ enum Way {
     Answered,
     /// The upstream refuses each ask for this reason before it reads what the ask reports.
     Refused(Reason),
+    /// The exchange does not reach the upstream.
+    Lost,
 }
 
 impl Pair {
@@ -41,9 +44,12 @@ impl Pair {
             return;
         }
         self.seq += 1;
+        if way == Way::Lost {
+            return self.region.on_failure_above(&due.askers);
+        }
         let caller = Caller { session: due.session, ..caller(self.seq) };
         let entry = |ask: &AskBody| match way {
-            Way::Answered => Entry::Ask(ask.clone()),
+            Way::Answered | Way::Lost => Entry::Ask(ask.clone()),
             Way::Refused(reason) => {
                 let wrong = AskRejection::new(reason, "limit", "refused");
                 Entry::Unread(unanswered(&ask.limit, ask.key.as_deref(), wrong).renamed(Text::into_string))
@@ -119,5 +125,36 @@ fn a_report_that_was_refused_unread_is_made_again() {
             pair.exchange(41_000 + seq * 100, Way::Answered);
         }
         assert!(more > 0 && lent + more <= 10, "{reason:?}: {lent} and {more} of 10");
+    }
+}
+
+/// The bug: the pool of the pattern and the pool of the new limit both asked their upstream by that name in one session, each with totals of its own.
+/// The upstream disputed them, or took permits of one pool that were spent for permits of the other that came back.
+#[test]
+fn a_limit_that_is_put_for_a_name_of_a_leased_pattern_asks_in_a_session_of_its_own() {
+    let centre = format!("[[limit]]\nname = \"u/*\"\n{HOUR}");
+    let leased = |name: &str| format!("[[limit]]\nname = {name:?}\nupstream = \"http://centre:1\"\n");
+    let new = Config::parse(&leased("u/7")).expect("valid");
+    let of_name = || PoolId { name: LimitName::try_new("u/7").ok(), key: None };
+    for lost_until in (200..6_000).step_by(400) {
+        let (mut pair, name) = (Pair::new(&centre, &leased("u/*")), ("u/7", None));
+        pair.lent(0, 1, 1, name, 0);
+        pair.exchange(0, Way::Answered);
+        let lent = pair.lent(1, 1, 2, name, 0);
+        pair.left(150, 1, 3, name, lent);
+        pair.region.put(millis(200), &new.limits[0], CarryOver::AsIs, false).expect("there is room");
+        pair.exchanges(200, lost_until, Way::Lost);
+        let mut of_new = 0;
+        for (seq, now) in (1..).zip((lost_until..lost_until + 6_000).step_by(100)) {
+            of_new += pair.lent(now, 2, seq, name, of_new);
+            pair.exchange(now, Way::Answered);
+        }
+        assert_eq!(pair.errors, Vec::<String>::new(), "lost until {lost_until} ms");
+        assert!(lent > 0 && of_new > 0, "{lent} and {of_new} were lent");
+        let left = pair.left_above(lost_until + 6_000, "u/*", of_name());
+        assert!(
+            lent + of_new <= 10 && left <= 10 - lent - of_new,
+            "lost until {lost_until} ms: {lent} and {of_new} of 10 were spent, {left} are left"
+        );
     }
 }
