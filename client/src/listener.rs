@@ -138,7 +138,8 @@ fn tell(pool: &LocalPool, stops: bool, is_of_key: bool, now: Moment, random: u64
     let is_plain = pool.name().key.is_none();
     // Idle pools ask whether a pause has begun or ended. But if a limit is paused, not each of its idle keys: they would
     // all be asked for every few seconds until the pause ends.
-    let is_in_doubt = if stops { is_plain || is_of_key } else { pool.standby().has_heard_stop() };
+    let was_stopped = || pool.standby().has_heard_stop() || pool.standby().is_told_to_stop();
+    let is_in_doubt = if stops { is_plain || is_of_key } else { was_stopped() };
     if stops {
         refill.stop(pool.slot());
         pool.on_pause(is_of_key);
@@ -318,6 +319,16 @@ mod tests {
         assert_eq!(due(), [true, true, false]);
         assert!(missed.paused().is_some(), "as far as is known");
         assert_eq!(due(), [true; 3], "and the look at it has the allocator asked");
+    }
+
+    #[tokio::test]
+    async fn an_idle_key_that_an_answer_has_paused_asks_when_its_limit_is_resumed() {
+        let shared = by_hand::shared();
+        let key = by_hand::limit(&shared, "user").key("k");
+        key.pool().standby().set_stopped(true);
+        assert!(due_in(key.pool()) > LOOK_AGAIN, "it has nothing to say");
+        listener(shared.clone()).on_event(Event::of(Kind::Resumed, "user")).await;
+        assert!(due_in(key.pool()) < Duration::from_secs(1), "within a tenth of a second");
     }
 
     #[test]

@@ -258,7 +258,8 @@ impl Refiller {
         pool.set_low_water(refill.nudge_below(self.connection.rtt()));
         pool.learn_pace(&refill);
         pool.set_paced(refill.is_paced());
-        pool.listen(refill.not_before() <= now);
+        let not_before = refill.not_before();
+        pool.listen(not_before <= now);
         drop(refill);
         match (outcome, answer) {
             (Outcome::Installed, Ok(Answer::Grant(grant))) => {
@@ -274,7 +275,9 @@ impl Refiller {
                 }
                 self.stand(pool, Condition::Unreachable, pool.ceiling(), now + DISPUTE_PAUSE);
             }
-            (Outcome::Refused, Ok(Answer::Refusal(refusal))) => self.refused(pool, *refusal, now),
+            (Outcome::Refused, Ok(Answer::Refusal(refusal))) => {
+                self.refused(pool, *refusal, (now + refusal.retry_after).max(not_before))
+            }
             (Outcome::Unavailable, Err(error)) => self.unavailable(pool, error, now),
             // Callers of the pool hear of the next answer.
             _ => {}
@@ -298,7 +301,7 @@ impl Refiller {
         pool.set_paced(pool.is_paced() || grant.rate != Rate::Free);
     }
 
-    fn refused(&self, pool: &Arc<LocalPool>, refusal: Refusal, now: Moment) {
+    fn refused(&self, pool: &Arc<LocalPool>, refusal: Refusal, chance: Moment) {
         let stops = refusal.reason.stops();
         self.tell_stopped(pool, stops, refusal.retry_after);
         let condition = match refusal.reason {
@@ -306,7 +309,7 @@ impl Refiller {
             RefusalReason::Quarantine | RefusalReason::Stopping => Condition::Quarantine,
             RefusalReason::Paused | RefusalReason::Blocked | RefusalReason::Other => Condition::Good,
         };
-        self.stand(pool, condition, pool.ceiling(), now + refusal.retry_after);
+        self.stand(pool, condition, pool.ceiling(), chance);
         pool.call_first();
     }
 

@@ -43,8 +43,8 @@ pub enum Outcome {
 
 impl<P: Pacer> Refill<P> {
     /// Takes in the answer to the last ask, or the word of the error that came instead. `may_rest` says whether a pool
-    /// that cannot lend stays silent until it is called: strangers choose the pool, or it had no call since the last
-    /// refusal. `random` is any number: it spreads the next ask.
+    /// that cannot lend, or not for long, stays silent until it is called: strangers choose the pool, or it had no call
+    /// since the last refusal. `random` is any number: it spreads the next ask.
     pub fn on_answer(
         &mut self,
         slot: &impl Permits,
@@ -62,8 +62,13 @@ impl<P: Pacer> Refill<P> {
                 }
             },
             Ok(Answer::Refusal(refusal)) => {
-                self.refused(now, pause_refused(*refusal), random);
-                if refusal.reason.stops() {
+                let (pause, stops) = (pause_refused(*refusal), refusal.reason.stops());
+                match may_rest && pause >= LOOK_AGAIN {
+                    true if stops => self.refused_for_good(slot, now, pause, random),
+                    true => self.refused_unheard(now, pause, random),
+                    false => self.refused(now, pause, random),
+                }
+                if stops {
                     self.stop(slot);
                 }
                 Outcome::Refused
@@ -116,6 +121,8 @@ fn pause_refused(refusal: Refusal) -> Duration {
 mod tests {
     use super::*;
     use crate::hand::{Bucket, Hand};
+    use crate::refill::Seen;
+    use lessor_protocol::Grant;
 
     #[test]
     fn a_pool_whose_session_begins_is_left_alone_for_the_pause() {
@@ -124,6 +131,65 @@ mod tests {
         refill.begin_session(&slot, now, 0);
         assert_eq!(refill.not_before(), now + SESSION_PAUSE);
         assert_eq!(refill.pause_from_zero(), DISPUTE_PAUSE);
+    }
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    /// Has `refill` ask, and refuses it at `second` for `reason`. Returns whether it is silent then.
+    fn rests(
+        refill: &mut Refill<Bucket>,
+        slot: &Hand,
+        second: u64,
+        (reason, retry_after): (RefusalReason, Duration),
+        may_rest: bool,
+    ) -> bool {
+        let now = Moment::ORIGIN + Duration::from_secs(second);
+        refill.write(slot, Seen { refused: 1, ..Seen::default() }, now, Duration::ZERO);
+        let answer = Answer::Refusal(Refusal { reason, retry_after });
+        let timing = AnswerTiming { first_sent: now, now, clocks: ClockBounds::default() };
+        assert_eq!(refill.on_answer(slot, Ok(&answer), timing, may_rest, 0), Outcome::Refused);
+        refill.is_idle()
+    }
+
+    /// The bug: each key that was called once in a pause or a quarantine was asked for every five seconds, and never
+    /// forgotten.
+    #[test]
+    fn a_pool_with_nothing_to_say_is_silent_while_it_is_refused() {
+        use RefusalReason::{Paused, Quarantine};
+        let slot = Hand::new();
+        for reason in [Paused, Quarantine] {
+            let mut refill = Refill::new(Moment::ORIGIN, false);
+            assert!(rests(&mut refill, &slot, 1, (reason, HOUR), true), "{reason:?}");
+            assert!(!rests(&mut refill, &slot, 7, (reason, Duration::from_secs(1)), true), "it is over soon");
+            let mut plain = Refill::new(Moment::ORIGIN, false);
+            assert!(!rests(&mut plain, &slot, 1, (reason, HOUR), false), "{reason:?} of no key");
+        }
+    }
+
+    #[test]
+    fn a_pool_that_has_spent_is_silent_once_a_pause_has_heard_of_it_and_never_in_quarantine() {
+        use RefusalReason::{Paused, Quarantine};
+        let (slot, now) = (Hand::new(), Moment::ORIGIN);
+        let mut refill = Refill::<Bucket>::new(now, false);
+        refill.write(&slot, Seen { waiting: 2, ..Seen::default() }, now, Duration::ZERO);
+        let second = Duration::from_secs(1);
+        let grant = Answer::Grant(Grant {
+            kept: 0,
+            permits: 2,
+            term: second,
+            horizon: second,
+            ceiling: 9,
+            ask_after: Duration::ZERO,
+            retry_after: None,
+            rate: lessor_protocol::Rate::Free,
+            in_flight: None,
+        });
+        let timing = AnswerTiming { first_sent: now, now, clocks: ClockBounds::default() };
+        assert_eq!(refill.on_answer(&slot, Ok(&grant), timing, true, 0), Outcome::Installed);
+        slot.take(1, now).expect("two were lent");
+        assert!(!rests(&mut refill, &slot, 0, (Paused, HOUR), true), "one is to be given back");
+        assert!(!rests(&mut refill, &slot, 6, (Quarantine, HOUR), true), "a report may change nothing");
+        assert!(rests(&mut refill, &slot, 12, (Paused, HOUR), true));
     }
 
     /// The bug: a refusal for an unknown reason came without a time, and the node asked again at network speed.

@@ -155,7 +155,7 @@ impl LocalPool {
 
     /// Returns the refusal of `permits` at `now` if this process knows that the allocator would lend none; `None` if
     /// only another answer can tell. A pause that only an event told of may be over, and no event tells of its end if the
-    /// end was set beforehand. A wait for permits counts as a refusal only if it exceeds [`EXCHANGE_TIMEOUT`], or
+    /// end was set beforehand. An idle pool does not hear of the end of a pause or a quarantine. A wait for permits counts as a refusal only if it exceeds [`EXCHANGE_TIMEOUT`], or
     /// if the pool reported fewer than `permits` left. Otherwise an allocator that leases the limit itself may not know
     /// yet, and may lend what is left in parts.
     pub(crate) fn known_refusal(&self, permits: u64, now: Moment) -> Option<Refusal> {
@@ -164,7 +164,9 @@ impl LocalPool {
         }
         let wait = self.hot.chance.load(Ordering::Relaxed).saturating_sub(now.as_nanos());
         let refusal = self.not_now_at(permits, now);
-        if matches!(refusal, Refusal::Paused { .. }) && !self.standby().is_told_to_stop() {
+        let is_only_heard = matches!(refusal, Refusal::Paused { .. }) && !self.standby().is_told_to_stop();
+        let may_be_over = wait == 0 && matches!(refusal, Refusal::Paused { .. } | Refusal::Quarantine { .. });
+        if is_only_heard || may_be_over {
             return None;
         }
         if matches!(refusal, Refusal::Empty { .. }) && self.early_by(permits, now).is_none() {

@@ -218,6 +218,19 @@ fn a_refusal_is_known_if_the_allocator_knows_and_what_is_there_is_too_little() {
     assert!(!knows(9), "another answer may bring the permits");
 }
 
+/// An idle pool does not hear that a pause or a quarantine is over.
+#[test]
+fn a_refusal_whose_time_is_over_is_not_known() {
+    let (pool, now) = (pool(), CLOCK.now());
+    pool.standby().set_stopped(true);
+    let wait = Duration::from_secs(30);
+    for condition in [Condition::Paused, Condition::Quarantine] {
+        pool.set_standing(Standing { condition, ceiling: 100, chance: now + wait, rtt: Duration::ZERO });
+        assert!(pool.known_refusal(1, now).is_some(), "{condition:?}");
+        assert_eq!(pool.known_refusal(1, now + wait), None, "{condition:?}");
+    }
+}
+
 /// The bug: callers that could have waited for the end of a call of this very process were refused at once.
 #[test]
 fn a_wait_for_a_call_of_this_process_is_not_in_vain() {

@@ -183,10 +183,21 @@ impl<P: Pacer> Refill<P> {
     pub fn refused_for_good(&mut self, slot: &impl Permits, now: Moment, retry_after: Duration, random: u64) {
         self.refused(now, retry_after, random);
         self.awaits_no_answer();
-        let holds = slot.balance().total() + self.reserved.permits() > 0 || self.rate.is_held();
+        let returns = self.asked.is_some_and(|ask| ask.held > 0);
+        let holds = slot.balance().total() + self.reserved.permits() > 0 || self.rate.is_held() || returns;
         let reported = self.asked.map_or(0, |ask| ask.spent_total) + self.forgotten;
         let has_reported = !self.is_known || self.spent(slot) <= reported;
         if !holds && has_reported && self.calls.is_empty() {
+            self.phase = Phase::Idle;
+        }
+    }
+
+    /// Records a refusal of an allocator that may take in no report. A pool that had nothing to hold or to report stays
+    /// as silent as it was. It is not forgotten sooner than after an ask without an answer.
+    pub(crate) fn refused_unheard(&mut self, now: Moment, retry_after: Duration, random: u64) {
+        let is_idle = self.is_idle();
+        self.refused(now, retry_after, random);
+        if is_idle {
             self.phase = Phase::Idle;
         }
     }

@@ -266,29 +266,50 @@ async fn an_address_with_a_password_is_refused_and_not_shown() {
     assert!(error.to_string().contains("leave them out") && !error.to_string().contains("secret"), "{error}");
 }
 
-/// The bug: a client asked again every five seconds, for ever, for keys that the allocator refuses.
-#[tokio::test]
-async fn keys_that_are_refused_are_forgotten() {
-    let fleet = Fleet::start(CONFIG).await;
-    let client = fleet.client("a").await;
-    let few = client.limit("few");
+/// The sum of the metrics of the allocator whose lines have all of `parts`.
+async fn counted(fleet: &Fleet, parts: &[&str]) -> u64 {
+    let text = reqwest::get(format!("{}/metrics", fleet.url)).await.expect("the server answers");
+    let text = text.text().await.expect("text");
+    let lines = text.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
+    let counted: f64 = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
+    counted as u64
+}
+
+/// Calls 2,000 keys of `limit` once each, and expects that the client soon asks for none of them any more. The metrics
+/// count an ask that is refused in the line with all of `parts`.
+async fn refused_once(fleet: &Fleet, client: &Client, limit: &str, parts: &[&str]) {
+    let limit = client.limit(limit);
     for key in 0..2_000 {
-        let _ = few.try_acquire_key(&format!("k{key}"), 1);
+        let _ = limit.try_acquire_key(&format!("k{key}"), 1);
     }
-    let asked = async || {
-        let text = reqwest::get(format!("{}/metrics", fleet.url)).await.expect("the server answers");
-        let text = text.text().await.expect("text");
-        let lines =
-            text.lines().filter(|line| line.starts_with("lessor_asks_wrong") && line.contains("keys_full"));
-        let asked: f64 = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum();
-        asked as u64
-    };
+    let asked = async || counted(fleet, parts).await;
     eventually("each key was asked for once", async || (asked().await >= 1_990).then_some(())).await;
     tokio::time::sleep(Duration::from_secs(13)).await;
     let asked = asked().await;
     println!("{asked} asks for 2000 keys, each called once");
     assert!(asked < 3_000, "{asked} asks for 2000 keys, each called once");
-    assert!(!matches!(few.try_acquire_key("k1999", 1), Err(Refusal::Closed)));
+    assert!(!matches!(limit.try_acquire_key("k1999", 1), Err(Refusal::Closed)));
+}
+
+/// The bug: a client asked again every five seconds, for ever, for keys that the allocator refuses.
+#[tokio::test]
+async fn keys_that_are_refused_are_forgotten() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    refused_once(&fleet, &client, "few", &["lessor_asks_wrong", "keys_full"]).await;
+    client.shutdown().await;
+    fleet.stop().await;
+}
+
+/// The bug: the same for each key that was called once while its limit was paused.
+#[tokio::test]
+async fn keys_of_a_paused_limit_are_asked_for_once() {
+    let fleet = Fleet::start(CONFIG).await;
+    let client = fleet.client("a").await;
+    let pause = reqwest::Client::new().post(format!("{}/v1/limits/user/pause", fleet.url));
+    let pause = pause.header("content-type", "application/json").body("{}").send().await;
+    assert!(pause.expect("the server answers").status().is_success());
+    refused_once(&fleet, &client, "user", &["lessor_asks_total", "paused"]).await;
     client.shutdown().await;
     fleet.stop().await;
 }
