@@ -28,7 +28,10 @@ use std::sync::Arc;
 ///
 /// A thread of its own refills its leases, so the client works in any thread. In a thread that runs async code, it
 /// blocks like any other blocking call. Clones are handles to the same client. The thread ends with the last handle to
-/// the client or to one of its limits.
+/// the client or to one of its limits. A [`Guard`](crate::Guard) and a [`Reservation`](crate::Reservation) are no such
+/// handles: keep one until the call is over. Otherwise nothing reports the end of the call, and its permits count as in
+/// flight for as long as a call may take. [`Client::shutdown`] gives everything back; a client that is just dropped
+/// does not.
 ///
 /// A process with a client must not fork, unless the child starts another program at once. The child lacks the
 /// background thread: calls that wait there never end, nor does dropping the client. Both processes hold the same

@@ -20,9 +20,10 @@ use tokio::sync::{oneshot, watch};
 /// Leases quota from an allocator and spends it locally.
 ///
 /// Make one client per process and keep it: all limits of the process share its exchanges. Clones are handles to the
-/// same client. Each clone, and each handle to one of its limits, keeps the client alive. [`Client::shutdown`] gives
-/// everything back. A client whose last handle is just dropped stops refilling; what it held ends with its leases,
-/// within two seconds.
+/// same client. Each clone, each handle to one of its limits, and each call in flight and reservation keeps the client
+/// alive. [`Client::shutdown`] gives everything back, and waits until the allocator has heard of it. When the last handle
+/// is just dropped, the client gives everything back in the background. What the allocator does not hear of ends with
+/// its leases, within two seconds.
 ///
 /// The client lives on the runtime on which it was built. When that runtime is gone, the client is closed as by
 /// [`Client::shutdown`], and what it held ends with its leases.

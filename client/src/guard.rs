@@ -1,5 +1,6 @@
 //! The guard of a call in flight. Limits make guards, and callers keep one for as long as the call takes.
 
+use crate::client::Task;
 use crate::local_pool::LocalPool;
 use std::sync::Arc;
 
@@ -10,17 +11,27 @@ use std::sync::Arc;
 /// term. For other limits, dropping the guard does nothing.
 ///
 /// Give the call a timeout of at most the rule's `longest`. A longer call is counted while its process renews its
-/// leases, and no longer. A guard that is leaked, with [`std::mem::forget`] or in a cycle, counts for as long. After
+/// leases, and no longer. A guard that counts keeps its client alive, except a [blocking](crate::blocking) one. A guard
+/// that is leaked, with [`std::mem::forget`] or in a cycle, counts for as long. After
 /// [`crate::Client::shutdown`], calls still in flight count for `longest`, whatever happens to their guards.
 #[must_use = "the call is over, and its permits may serve another call, as soon as this is dropped"]
 #[derive(Debug)]
 pub struct Guard {
-    counted: Option<(Arc<LocalPool>, u64)>,
+    counted: Option<Counted>,
+}
+
+/// A call that its pool counts.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) pool: Arc<LocalPool>,
+    pub(crate) permits: u64,
+    /// Keeps the background task running, which reports the end of the call.
+    pub(crate) task: Option<Arc<Task>>,
 }
 
 impl Guard {
     /// Makes a guard for `permits` of a pool that counts calls in flight, or one that does nothing.
-    pub(crate) fn new(counted: Option<(Arc<LocalPool>, u64)>) -> Self {
+    pub(crate) fn new(counted: Option<Counted>) -> Self {
         Guard { counted }
     }
 
@@ -36,7 +47,7 @@ impl Guard {
     /// Gives up the guard of a call whose end will not be reported, for example because another process took the call
     /// over. Its permits count as in flight for as long as a call may take.
     pub fn forget(mut self) {
-        if let Some((pool, permits)) = self.counted.take() {
+        if let Some(Counted { pool, permits, task: _task }) = self.counted.take() {
             pool.lapse(permits);
         }
     }
@@ -44,7 +55,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some((pool, permits)) = self.counted.take() {
+        if let Some(Counted { pool, permits, task: _task }) = self.counted.take() {
             pool.hand_back(permits);
         }
     }

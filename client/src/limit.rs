@@ -7,8 +7,8 @@ mod reserve;
 mod waits;
 
 use crate::client::Task;
-use crate::guard::Guard;
-use crate::local_pool::{HotRef, LocalPool};
+use crate::guard::{Counted, Guard};
+use crate::local_pool::{Condition, HotRef, LocalPool};
 use crate::peek::Peek;
 use crate::priority::Priority;
 use crate::refusal::Refusal;
@@ -23,8 +23,8 @@ pub(crate) use waits::{until, within};
 ///
 /// All handles to the same limit and key in one process spend the same lease.
 ///
-/// A handle keeps its client alive: the client ends when its last handle, and the last handle to any of its limits, is
-/// dropped.
+/// A handle keeps its client alive: the client ends when its last handle, the last handle to any of its limits, and the
+/// last call in flight and reservation are gone.
 #[derive(Clone)]
 pub struct Limit {
     /// Where the hot state of the pool is: a call reads it before the rest of the pool.
@@ -56,7 +56,7 @@ impl Limit {
     /// Returns a handle to one key of the limit: a user, a tenant. It takes a lock, so look a key up once and keep the
     /// handle.
     pub fn key(&self, key: &str) -> Limit {
-        if LimitName::try_new(self.name()).is_err() {
+        if self.pool.condition() == Condition::Unknown && LimitName::try_new(self.name()).is_err() {
             // Each key of a limit that cannot be is refused as the limit is.
             return self.clone();
         }
@@ -165,7 +165,8 @@ impl Limit {
     }
 
     pub(crate) fn guard(&self, permits: u64, counted: bool) -> Guard {
-        Guard::new(if counted { Some((self.pool.clone(), permits)) } else { None })
+        let counted = counted.then(|| Counted { pool: self.pool.clone(), permits, task: self.task.clone() });
+        Guard::new(counted)
     }
 
     /// Permits that could be spent at this moment without asking the allocator.

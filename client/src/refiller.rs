@@ -39,7 +39,7 @@ const STRIPE_WORTH: u64 = 256;
 /// Interval of log lines about a condition that many keys of a limit may have.
 pub(crate) const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// Tells the background task to stop and say goodbye.
+/// Tells the background task to stop and say goodbye, as does its end.
 pub(crate) type Stop = oneshot::Receiver<()>;
 
 pub(crate) struct Refiller {
@@ -112,28 +112,23 @@ impl Refiller {
             let stopped = if due.is_empty() {
                 let sleep = next.since(CLOCK.now()).min(LOOK_AGAIN);
                 tokio::select! {
-                    stopped = &mut stop => Some(stopped),
-                    () = self.shared.wake_list.wake.notified() => None,
-                    () = rest(&self.shared, &mut self.sweep, sleep) => None,
+                    _ = &mut stop => true,
+                    () = self.shared.wake_list.wake.notified() => false,
+                    () = rest(&self.shared, &mut self.sweep, sleep) => false,
                 }
             } else {
                 tokio::select! {
-                    stopped = &mut stop => Some(stopped),
+                    _ = &mut stop => true,
                     () = self.exchange(due) => {
                         // A woken caller takes what came before the next ask reports it as held: while permits are
                         // held, the bucket that lent them does not refill.
                         tokio::task::yield_now().await;
-                        None
+                        false
                     }
                 }
             };
-            match stopped {
-                None => {}
-                Some(Ok(())) => return self.goodbye().await,
-                Some(Err(_)) => {
-                    self.shared.close();
-                    return self.tell();
-                }
+            if stopped {
+                return self.goodbye().await;
             }
         }
     }

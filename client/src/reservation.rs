@@ -1,7 +1,8 @@
 //! Permits set aside for a call whose cost is known only when it is over. Limits make reservations, and callers settle
 //! them.
 
-use crate::guard::Guard;
+use crate::client::Task;
+use crate::guard::{Counted, Guard};
 use crate::local_pool::LocalPool;
 use std::sync::Arc;
 
@@ -40,13 +41,16 @@ use std::sync::Arc;
 /// # }
 /// ```
 ///
-/// **Time-out.** A reservation is open while this process renews its lease, and for ten minutes at most. When the
+/// **Time-out.** A reservation is open while this process renews its lease, and for ten minutes at most. It keeps its
+/// client alive, except a [blocking](crate::blocking) one. When the
 /// allocator cannot be reached, it ends with the lease, within two seconds: all reserved permits count as spent then,
 /// at the allocator too, and none come back. [`Reservation::is_open`] says whether permits would still come back.
 #[must_use = "a reservation that is dropped is settled in full"]
 #[derive(Debug)]
 pub struct Reservation {
     pool: Arc<LocalPool>,
+    /// Keeps the background task running, which renews the lease.
+    task: Option<Arc<Task>>,
     /// `None` if nothing was set aside: for zero permits, in shadow mode, or in a fallback.
     number: Option<u64>,
     permits: u64,
@@ -66,8 +70,13 @@ pub struct Settled {
 }
 
 impl Reservation {
-    pub(crate) fn new(pool: Arc<LocalPool>, number: Option<u64>, permits: u64) -> Self {
-        Reservation { pool, number, permits }
+    pub(crate) fn new(
+        pool: Arc<LocalPool>,
+        task: Option<Arc<Task>>,
+        number: Option<u64>,
+        permits: u64,
+    ) -> Self {
+        Reservation { pool, task, number, permits }
     }
 
     /// Permits reserved, less those refunded.
@@ -102,7 +111,8 @@ impl Reservation {
     pub fn begin(mut self) -> Guard {
         let number = self.number.take();
         let counted = number.and_then(|number| self.pool.enter_reserved(number));
-        Guard::new(counted.filter(|permits| *permits > 0).map(|permits| (self.pool.clone(), permits)))
+        let (pool, task) = (self.pool.clone(), self.task.take());
+        Guard::new(counted.filter(|permits| *permits > 0).map(|permits| Counted { pool, permits, task }))
     }
 
     /// Settles a call that has cost `actual` permits: the rest of the reservation can be spent again.

@@ -153,6 +153,31 @@ fn a_limit_keeps_its_client_alive_until_it_is_gone() {
     });
 }
 
+/// The bug: a client ended with its last handle while a call was in flight. Nothing reported the end of the call, or gave
+/// back what was reserved.
+#[tokio::test]
+async fn a_call_in_flight_and_a_reservation_keep_their_client_alive_and_then_it_says_goodbye() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
+    let leave = async move || sender.send(()).expect("the test listens");
+    let router = Router::new().route("/v1/nodes/{node}/leave", post(leave));
+    tokio::spawn(axum::serve(listener, router).into_future());
+    let client = Client::builder(&url).build().expect("a good address");
+    let limit = client.limit("a");
+    let (guard, reservation) = (limit.guard(1, true), limit.reservation(Some(0), 1));
+    let uncounted = (limit.guard(1, false), limit.reservation(None, 1));
+    let task = Arc::downgrade(&client.task);
+    drop((client, limit));
+    assert_eq!(task.strong_count(), 2);
+    drop(reservation);
+    assert_eq!(task.strong_count(), 1);
+    drop(guard);
+    assert_eq!(task.strong_count(), 0, "a call that is not counted has nothing to report");
+    tokio::time::timeout(Duration::from_secs(10), said.recv()).await.expect("a goodbye");
+    drop(uncounted);
+}
+
 #[test]
 fn what_is_shown_of_a_client_and_its_limits_is_short_and_names_no_key() {
     let runtime = runtime();

@@ -46,6 +46,8 @@ impl Limit {
     }
 
     pub(crate) fn reservation(&self, number: Option<u64>, permits: u64) -> Reservation {
-        Reservation::new(self.pool.clone(), number, permits)
+        // Nothing was set aside without a number, so there is nothing to report.
+        let task = number.and(self.task.clone());
+        Reservation::new(self.pool.clone(), task, number, permits)
     }
 }
