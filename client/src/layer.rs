@@ -47,6 +47,9 @@ type Rejection<R> = Arc<dyn Fn(&Limit, &Refusal) -> Response<R> + Send + Sync>;
 /// of [`Limit::headers`]. Requests that are let through get `RateLimit` and `RateLimit-Policy` too. A refused gRPC call
 /// is answered `RESOURCE_EXHAUSTED`, `UNAVAILABLE` or `INVALID_ARGUMENT`, with `grpc-retry-pushback-ms`. With a key,
 /// each request looks up the pool of its key.
+///
+/// Of two layers, the outer one takes its permit first. A request that the inner one refuses has spent that permit. The
+/// answer has the headers of both.
 pub struct LimitLayer<R> {
     limit: Limit,
     key: Option<KeyOf>,
@@ -201,7 +204,10 @@ where
                 }
             };
             let mut response = inner.call(request).await?;
-            response.headers_mut().extend(limit.headers(None));
+            // The service, or a layer around it, may have told of another limit.
+            for (name, value) in &limit.headers(None) {
+                response.headers_mut().append(name, value.clone());
+            }
             Ok(response)
         })
     }
@@ -237,4 +243,41 @@ fn problem<R: From<String>>(limit: &Limit, refusal: &Refusal) -> Response<R> {
     let problem_json = HeaderValue::from_static("application/problem+json");
     response.headers_mut().insert(CONTENT_TYPE, problem_json);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::by_hand;
+    use crate::local_pool::{CLOCK, Condition, Standing};
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::any;
+
+    fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
+        headers.get_all(name).iter().map(|value| value.to_str().expect("text").to_owned()).collect()
+    }
+
+    /// The bug: the outer layer replaced what the inner one said, also of its refusal.
+    #[tokio::test]
+    async fn two_layers_tell_of_both_limits() {
+        let shared = by_hand::shared();
+        let [inner, outer] = ["inner", "outer"].map(|name| {
+            let limit = by_hand::limit(&shared, name);
+            let (condition, rtt) = (Condition::Good, Duration::ZERO);
+            limit.pool().set_standing(Standing { condition, ceiling: 10, chance: CLOCK.now(), rtt });
+            limit
+        });
+        by_hand::lend(&outer, 5);
+        let layer = |limit: &Limit| LimitLayer::<Body>::new(limit.clone()).patience(Duration::ZERO);
+        let router = Router::new().fallback(any(async || "ok")).layer(layer(&inner)).layer(layer(&outer));
+        let request = || Request::new(Body::empty());
+        let response = router.clone().call(request()).await.expect("a service that cannot fail");
+        assert_eq!(response.status(), http::StatusCode::TOO_MANY_REQUESTS);
+        let headers = response.headers();
+        assert_eq!(values(headers, "ratelimit-policy"), ["\"inner\";q=10", "\"outer\";q=10"]);
+        let left = values(headers, "ratelimit");
+        assert!(left[0].starts_with("\"inner\";r=0") && left[1] == "\"outer\";r=4", "{left:?}");
+        assert_eq!(values(headers, "retry-after").len(), 1);
+    }
 }
