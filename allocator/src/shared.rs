@@ -37,8 +37,8 @@ pub(crate) struct Shared {
     config: Config,
     /// Whether no earlier life can have lent anything.
     is_fresh: bool,
-    /// Whether `--fresh` has an effect on new limits at most: the store knows what earlier lives lent of the others.
-    is_fresh_ignored: bool,
+    /// Set if `--fresh` has an effect on new limits at most: a store shows that earlier lives may have lent the others.
+    fresh_warning: Option<&'static str>,
     clock: EpochClock,
     metrics: Metrics,
     events: Events,
@@ -135,7 +135,7 @@ impl Shared {
             limits: Mutex::new(limits),
             clock,
             is_fresh,
-            is_fresh_ignored: false,
+            fresh_warning: None,
             config,
         }
     }

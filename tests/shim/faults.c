@@ -1,6 +1,6 @@
 /* Does to one process what a bad disk, a wrong or slewed clock, kill -9 or a power cut does. Loaded before libc
- * (LD_PRELOAD), it stands between the process and the calls that write, sync and rename files, and that read clocks: those
- * through libc, and those of the vDSO.
+ * (LD_PRELOAD), it stands between the process and the calls that write, sync, link and rename files, and that read clocks:
+ * those through libc, and those of the vDSO.
  *
  * LESSOR_FAULTS names a file with a setting a line, which is read again at every such call:
  *
@@ -238,6 +238,17 @@ int rename(const char *from, const char *to) {
     int dies = is_the_one(&now, "rename", from);
     int done = REAL(rename)(from, to);
     if (dies) die(&now, "rename", from);
+    pthread_mutex_unlock(&lock);
+    return done;
+}
+
+int linkat(int from_in, const char *from, int to_in, const char *to, int flags) {
+    struct settings now = settings();
+    if (is_read_only(&now)) return -1;
+    pthread_mutex_lock(&lock);
+    int dies = is_the_one(&now, "link", from);
+    int done = REAL(linkat)(from_in, from, to_in, to, flags);
+    if (dies) die(&now, "link", from);
     pthread_mutex_unlock(&lock);
     return done;
 }

@@ -34,7 +34,7 @@ impl Faulty {
         let shim = Shim::new();
         let port = HeldPort::any().expect("a free port");
         let mut this = Faulty { running: None, port, folder, shim };
-        assert!(this.begin(true), "the allocator does not listen");
+        assert!(this.begin(), "the allocator does not listen");
         this
     }
 
@@ -43,10 +43,11 @@ impl Faulty {
         self.shim.set(settings);
     }
 
-    /// Starts the allocator again on the same files and address. Returns whether it came as far as to listen.
+    /// Starts the allocator again on the same files and address, with the same command, as a service manager does. Returns
+    /// whether it came as far as to listen.
     pub fn live(&mut self) -> bool {
         self.kill();
-        self.begin(false)
+        self.begin()
     }
 
     /// Whether the allocator has died at the call that was set.
@@ -114,11 +115,10 @@ impl Faulty {
         self.folder.path().join(name)
     }
 
-    fn begin(&mut self, fresh: bool) -> bool {
+    fn begin(&mut self) -> bool {
         let mut command = Command::new(lessor());
-        command.arg("serve").arg("--config").arg(self.file("lessor.toml"));
+        command.args(["serve", "--fresh", "--config"]).arg(self.file("lessor.toml"));
         command.arg("--listen").arg(self.address().to_string()).args(["--log-level", "error"]);
-        command.args(fresh.then_some("--fresh"));
         command.envs(self.shim.environment());
         let mut running = Running::start(&mut command);
         let listens = running.line().starts_with("listening on http://");

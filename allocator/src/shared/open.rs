@@ -5,22 +5,27 @@ use crate::clock::EpochClock;
 use crate::config::Config;
 use crate::earlier_decisions::{Dropped, limits_with_overrides};
 use crate::journal::Journal;
-use crate::store::{Embedded, Found, StoreError, Written};
+use crate::store::{Embedded, Found, Lost, StoreError, Written};
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::Registry;
 use std::path::Path;
 use std::sync::Arc;
 
 /// What operators are told when `--fresh` has an effect on new limits at most.
-const FRESH_IGNORED: &str = "--fresh is ignored, except for limits that the store does not know, and for these, \
+const FRESH_KNOWN: &str = "--fresh is ignored, except for limits that the store does not know, and for these, \
                              too, while permits may count of a limit that is gone from the configuration: the store \
                              knows what earlier runs lent. Leave the option out. To begin afresh, stop the allocator, \
                              remove its store, and start it with --fresh";
 
+/// What operators are told when `--fresh` has no effect, because a store was there that cannot be believed.
+const FRESH_LOST: &str = "--fresh is ignored: a store was there, so earlier runs may have lent, and it does not say what. \
+                          To begin afresh, stop the allocator, remove its store, and start it with --fresh";
+
 impl Shared {
     /// Makes a life that writes its grants to the store at `path`, and resumes what is written there. If the store is
-    /// lost, all limits begin in quarantine, unless the life is `fresh`. What the store knows goes before `fresh`: the
-    /// option may be a part of the command that starts the allocator again after each crash.
+    /// lost, all limits begin in quarantine, unless there is none and the life is `fresh`. A store goes before `fresh`,
+    /// also one that is lost, as it shows an earlier life: the option may be a part of the command that starts the
+    /// allocator again after each crash.
     ///
     /// # Errors
     /// If the store cannot be used.
@@ -30,6 +35,7 @@ impl Shared {
         let clock = EpochClock::new(store.course(), config.clocks);
         let now = clock.now();
         let mut is_fresh = fresh;
+        let mut ignored = FRESH_KNOWN;
         let (mut registry, restored) = match found {
             Ok(Found { written, gap }) => {
                 let known = with_overrides(&config, &written);
@@ -53,7 +59,9 @@ impl Shared {
                 (registry, pools)
             }
             Err(lost) => {
-                let past = if fresh {
+                is_fresh &= lost == Lost::Gone;
+                ignored = FRESH_LOST;
+                let past = if is_fresh {
                     tracing::info!(%path, store = %lost, "beginning afresh");
                     Past::None
                 } else {
@@ -62,7 +70,7 @@ impl Shared {
                 let registry = Registry::new(&config.limits, config.clocks, past, now, epoch());
                 // The limits of a region wait for nothing: their upstream knows what is out.
                 match registry.quarantined_here(now).len() {
-                    0 if fresh => {}
+                    0 if is_fresh => {}
                     0 => tracing::info!(%path, store = %lost, "no earlier books, and no limit needs them"),
                     limits => tracing::warn!(
                         %path, store = %lost, limits,
@@ -72,15 +80,15 @@ impl Shared {
                 (registry, 0)
             }
         };
-        let is_fresh_ignored = fresh && !is_fresh;
-        if is_fresh_ignored {
-            tracing::warn!(%path, "{FRESH_IGNORED}");
+        let fresh_warning = (fresh && !is_fresh).then_some(ignored);
+        if let Some(warning) = fresh_warning {
+            tracing::warn!(%path, "{warning}");
         }
         registry.begin_writing(0);
         let batch = registry.write_down(clock.now());
         store.commit(&batch, clock.course())?;
         registry.raise_high_water(&batch);
-        let shared = Arc::new(Shared { is_fresh_ignored, ..Shared::of(config, is_fresh, clock, registry) });
+        let shared = Arc::new(Shared { fresh_warning, ..Shared::of(config, is_fresh, clock, registry) });
         shared.metrics.store().restored(restored);
         let journal = Journal::start(&shared, store, batch.number);
         // No other thread can have set it.
@@ -90,7 +98,7 @@ impl Shared {
 
     /// Returns a warning that `--fresh` has an effect on new limits at most, if so.
     pub(crate) fn fresh_warning(&self) -> Option<String> {
-        self.is_fresh_ignored.then(|| FRESH_IGNORED.to_owned())
+        self.fresh_warning.map(str::to_owned)
     }
 }
 

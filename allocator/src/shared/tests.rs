@@ -5,6 +5,7 @@ use lessor_ledger::overrides::Decision;
 use lessor_ledger::share::Owner;
 use lessor_protocol::push::{Event, Kind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 #[test]
 fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
@@ -117,6 +118,43 @@ async fn what_happens_to_a_limit_happens_to_those_below_it() {
         (Kind::Paused, "other"),
     ] {
         assert_eq!(listener.next().await, Some(Event::of(kind, name)));
+    }
+}
+
+/// The bug: a store that was damaged, or put back from a copy, counted as no store at all for a start with `--fresh`, such
+/// as a service manager makes after each crash: the whole limit was lent once more.
+#[test]
+fn a_lost_store_goes_before_fresh() {
+    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
+    let config = Config::parse(text).expect("valid");
+    let damaged = |path: &Path| {
+        let mut bytes = std::fs::read(path).expect("a file");
+        bytes[..4].copy_from_slice(b"junk");
+        std::fs::write(path, bytes).expect("a file");
+    };
+    let older = |path: &Path| {
+        let copy = std::fs::read(path).expect("a file");
+        let shared = Shared::open(config.clone(), true, path).expect("it can be used");
+        shared.close_store();
+        std::fs::write(path, copy).expect("a file");
+    };
+    let unsealed = |path: &Path| std::fs::remove_file(path.with_extension("redb.seal")).expect("it is there");
+    for breaks in [&damaged as &dyn Fn(&Path), &older, &unsealed] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.redb");
+        for (start, (quarantined, says)) in
+            [(0, None), (1, Some("a store was there")), (1, Some("the store knows"))].into_iter().enumerate()
+        {
+            if start == 1 {
+                breaks(&path);
+            }
+            let shared = Shared::open(config.clone(), true, &path).expect("it can be used");
+            assert_eq!(shared.with(|registry, now| registry.quarantined(now).len()), quarantined);
+            let warning = shared.fresh_warning();
+            assert_eq!(warning.is_some(), says.is_some());
+            assert!(warning.unwrap_or_default().contains(says.unwrap_or_default()));
+            shared.close_store();
+        }
     }
 }
 

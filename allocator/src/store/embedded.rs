@@ -1,78 +1,26 @@
 //! The store of an allocator that is alone: one file, one writer, and one sync for each batch. A store that cannot be
 //! read for certain is set aside, and counts as lost.
 
+use super::content::{Head, rows, write};
 use super::dump::Dump;
 use super::file::{self, FileId};
 use super::guarded::{Guarded, database};
-use super::row::{packed, put_row, row_sum, unpacked};
 use super::seal::{self, Seal, with_more};
 use super::{StoreError, aside, boot};
 use crate::clock::begin;
-use lessor_ledger::registry::{Batch, LimitRow, PoolPlace, Written};
+use lessor_ledger::registry::{Batch, Written};
 use lessor_ledger::rule::Gap;
 use lessor_ledger::steering::Course;
 use lessor_protocol::{Moment, entropy};
-use redb::{
-    Database, DatabaseError, ReadTransaction, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
-    TableError, TableHandle,
-};
-use serde::{Deserialize, Serialize};
+use redb::{Database, DatabaseError, StorageError};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
-const LIMITS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("limits");
-const POOLS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("pools");
-
-/// Missing in stores of earlier versions.
-const DECISIONS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("decisions");
-
-/// Key of the one row of `META`.
-const HEAD: &str = "head";
-
-/// Version of the format. A file of another version is refused.
-const FORMAT: u32 = 1;
-
 /// Largest distance, in nanoseconds, of the wall clock from where the clock of the last process would have it. Beyond
 /// it, the wall clock was set: fixed windows go by it, so the clock begins anew.
 const STEP_MAX: u64 = 1_000_000_000;
-
-/// The row of a store about itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Head {
-    format: u32,
-    /// A random number that tells stores apart.
-    store: u64,
-    /// Durable batches so far.
-    commits: u64,
-    /// The boot of the last batch.
-    boot: Option<String>,
-    /// The origin of the clock of all moments, on the disciplined clock that it is steered to.
-    origin: u64,
-    /// The clock at the last batch: what it showed, and the steady clock, in nanoseconds. Stores of earlier versions
-    /// have none, as they went by the disciplined clock.
-    #[serde(default)]
-    course: Option<(u64, u64)>,
-    /// Sum over all rows. It shows a row that is missing or came from elsewhere.
-    sum: u64,
-}
-
-impl Head {
-    /// Returns this head on a clock that has come to `course`.
-    fn on(self, course: Course) -> Self {
-        let at = (course.shown.as_nanos(), course.steady.as_nanos());
-        Head { origin: course.aim, course: Some(at), ..self }
-    }
-
-    /// Returns where the clock goes on. If the head does not say, the clock goes by the disciplined one.
-    fn course(&self) -> Course {
-        let (shown, steady) = self.course.unwrap_or((self.origin, 0));
-        Course { shown: Moment::from_nanos(shown), steady: Moment::from_nanos(steady), aim: self.origin }
-    }
-}
 
 /// An open store.
 #[derive(Debug)]
@@ -81,6 +29,15 @@ pub struct Embedded {
     database: Guarded,
     seal: Seal,
     head: Head,
+    /// Set until the first batch of a new store is durable. Until then the store has a name of its own.
+    unnamed: Option<Unnamed>,
+}
+
+/// The place that a new store takes once its first batch is durable. A start that ends before that leaves what it found.
+#[derive(Debug)]
+struct Unnamed {
+    /// The lost store that is there, locked.
+    lost: Option<File>,
 }
 
 /// The content of a store.
@@ -107,7 +64,8 @@ pub enum Lost {
 }
 
 impl Embedded {
-    /// Opens the store at `path`, and reads it. An unusable store is set aside, and a new one is made.
+    /// Opens the store at `path`, and reads it. A new store is made in place of an unusable one,
+    /// which is set aside once the first batch of the new one is durable.
     ///
     /// # Errors
     /// If another process has it, it can be neither read nor made, or it never was a store and is left as it is.
@@ -116,29 +74,32 @@ impl Embedded {
         file::refuse_link(&seal::beside(path)).map_err(|error| unusable(path, &error))?;
         let before = file::id_at(path);
         let lost = match Self::read(path)? {
-            Ok((database, head, written)) => {
+            Ok((database, mut head, written)) => {
                 let (course, gap) = course(&head);
                 let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
                 let ours = file::open(path, false).and_then(|file| file::keep_to_ourselves(&file));
                 ours.map_err(|error| unusable(path, &error))?;
-                let head = Head { boot: boot::id(), ..head }.on(course);
-                let store = Embedded { path: path.to_owned(), database, seal, head };
+                head.boot = boot::id();
+                let (path, head) = (path.to_owned(), head.on(course));
+                let store = Embedded { path, database, seal, head, unnamed: None };
                 return Ok((store, Ok(Found { written, gap })));
             }
             Err(lost) => lost,
         };
-        if lost != Lost::Gone {
-            // Locked until it is out of the way: another process may be making it, or setting it aside.
-            let file = file::open(path, false).map_err(|error| unusable(path, &error))?;
-            let is_taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
-            let id = file::id(&file).map_err(|error| unusable(path, &error))?;
-            if is_taken || before != Some(id) || file::id_at(path) != before {
-                return Err(StoreError::Taken(path.to_owned()));
+        let there = match lost {
+            Lost::Gone => None,
+            Lost::Older | Lost::Damaged(_) => {
+                // Locked until it is out of the way: another process may be replacing it.
+                let file = file::open(path, false).map_err(|error| unusable(path, &error))?;
+                let is_taken = matches!(file.try_lock(), Err(TryLockError::WouldBlock));
+                let id = file::id(&file).map_err(|error| unusable(path, &error))?;
+                if is_taken || before != Some(id) {
+                    return Err(StoreError::Taken(path.to_owned()));
+                }
+                Some(file)
             }
-            let aside = aside::free_name(path).map_err(|error| unusable(path, &error))?;
-            std::fs::rename(path, &aside).map_err(|error| unusable(path, &error))?;
-        }
-        Ok((Self::make(path, begin())?, Err(lost)))
+        };
+        Ok((Self::make_unnamed(path, begin(), before, there)?, Err(lost)))
     }
 
     /// Returns where the clock of its moments goes on.
@@ -175,9 +136,33 @@ impl Embedded {
         let batch = dump.batch().map_err(|problem| unusable(path, &problem))?;
         let course =
             Course { shown: Moment::from_nanos(dump.origin), steady: Moment::ORIGIN, aim: dump.origin };
-        let mut store = Self::make(path, course)?;
+        let mut store = Self::make_unnamed(path, course, None, None)?;
         store.head.boot = None;
         store.commit(&batch, course)
+    }
+
+    /// Makes an empty store, for moments on a clock that goes on from `course`. It takes its place at `path` once its
+    /// first batch is durable, from the store `lost`, which this process has locked. `before` is the file that was there
+    /// when this start looked.
+    fn make_unnamed(
+        path: &Path,
+        course: Course,
+        before: Option<FileId>,
+        lost: Option<File>,
+    ) -> Result<Self, StoreError> {
+        let new = Self::make_beside(path, course)?;
+        // Each process makes a store under the same name, and locks it. One that was faster has taken its place already.
+        if file::id_at(path) != before {
+            return Err(StoreError::Taken(path.to_owned()));
+        }
+        Ok(Embedded { path: path.to_owned(), unnamed: Some(Unnamed { lost }), ..new })
+    }
+
+    /// Makes an empty store beside `path`, as [`Embedded::make`] does.
+    fn make_beside(path: &Path, course: Course) -> Result<Self, StoreError> {
+        let new = beside(path);
+        remove_left(&new)?;
+        Self::make(&new, course)
     }
 
     /// Makes an empty store at `path`, for moments on a clock that goes on from `course`.
@@ -187,12 +172,12 @@ impl Embedded {
         let database = database(file).map_err(|error| cannot_open(path, error))?;
         is_still_at(id, path)?;
         let store = entropy::number();
-        let (boot, origin) = (boot::id(), course.aim);
-        let head = Head { format: FORMAT, store, commits: 0, boot, origin, course: None, sum: 0 }.on(course);
+        let head = Head::new(store, boot::id(), course);
         let seal = Seal::open(path).map_err(|error| unusable(path, &error))?;
         seal.write(store, 0).map_err(|error| unusable(path, &error))?;
         seal.sync(path).map_err(|error| unusable(path, &error))?;
-        Ok(Embedded { path: path.to_owned(), database: Guarded::new(database), seal, head })
+        let database = Guarded::new(database);
+        Ok(Embedded { path: path.to_owned(), database, seal, head, unnamed: None })
     }
 
     fn read(path: &Path) -> Result<Result<(Guarded, Head, Written), Lost>, StoreError> {
@@ -243,6 +228,15 @@ impl Embedded {
     /// # Errors
     /// If that failed. Then the batch may or may not be there, and no other batch may be written to this store.
     pub fn commit(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
+        self.write(batch, course)?;
+        match self.unnamed.take() {
+            Some(Unnamed { lost }) => take_place(&self.path, lost).map_err(|error| self.failed(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes `batch` durable, under whichever name the store has.
+    fn write(&mut self, batch: &Batch, course: Course) -> Result<(), StoreError> {
         let head = self.head.clone().on(course);
         let write = |database: &Database| write(database, &head, batch).map_err(|error| error.to_string());
         let written = self.database.with(write);
@@ -250,7 +244,11 @@ impl Embedded {
             self.head = head;
             self.seal.write(self.head.store, self.head.commits).map_err(|error| error.to_string())
         });
-        sealed.map_err(|problem| StoreError::Write { path: self.path.clone(), problem })
+        sealed.map_err(|problem| self.failed(&problem))
+    }
+
+    fn failed(&self, problem: &dyn std::fmt::Display) -> StoreError {
+        StoreError::Write { path: self.path.clone(), problem: problem.to_string() }
     }
 
     /// Replaces this store by one of `batch` alone, on a clock that has come to `course`. Nothing is taken over from
@@ -270,72 +268,51 @@ impl Embedded {
         course: Course,
         sync: impl FnOnce(&Path) -> io::Result<()>,
     ) -> Result<(), StoreError> {
-        let aside = with_more(&self.path, ".new");
-        let path = self.path.clone();
-        let failed = |error: &dyn std::fmt::Display| StoreError::Write {
-            path: path.clone(),
-            problem: error.to_string(),
-        };
-        for old in [aside.clone(), seal::beside(&aside)] {
-            match std::fs::remove_file(old) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&error)),
-                Ok(()) | Err(_) => {}
-            }
-        }
-        let mut new = Self::make(&aside, course)?;
-        new.commit(batch, course)?;
-        // The seal goes first: a store without its own seal counts as lost.
-        std::fs::rename(seal::beside(&aside), seal::beside(&path)).map_err(|error| failed(&error))?;
-        std::fs::rename(&aside, &path).map_err(|error| failed(&error))?;
+        let mut new = Self::make_beside(&self.path, course)?;
+        new.write(batch, course)?;
+        rename(&self.path).map_err(|error| self.failed(&error))?;
         // From here on the lock of the new file keeps others out, whatever fails.
-        *self = Embedded { path: path.clone(), ..new };
-        sync(&path).map_err(|error| failed(&error))
+        *self = Embedded { path: self.path.clone(), ..new };
+        sync(&self.path).map_err(|error| self.failed(&error))
     }
 }
 
-/// Makes `batch` durable on top of the state of `head`, and returns the new head.
-fn write(database: &Database, head: &Head, batch: &Batch) -> Result<Head, redb::Error> {
-    let transaction = database.begin_write()?;
-    let mut head = Head { commits: head.commits + 1, ..head.clone() };
-    {
-        if batch.is_first {
-            transaction.delete_table(LIMITS)?;
-            transaction.delete_table(POOLS)?;
-            transaction.delete_table(DECISIONS)?;
-            head.sum = 0;
-        }
-        let mut limits = transaction.open_table(LIMITS)?;
-        let mut pools = transaction.open_table(POOLS)?;
-        for (name, row) in &batch.limits {
-            let old = put_row(&mut limits, name, row.as_ref(), &mut head.sum)?;
-            let old = old.and_then(|old| unpacked::<LimitRow>(name, old.value()).ok());
-            let version = old.map(|old| old.version);
-            if row.as_ref().map(|row| row.version) != version {
-                // The pools that are there belong to other rules. Pools of the new rules come with the batch.
-                let prefix = PoolPlace::prefix(name);
-                // No name of a pool has so high a character after its limit.
-                let end = format!("{prefix}\u{10ffff}");
-                for old in pools.extract_from_if(prefix.as_str()..end.as_str(), |_, _| true)? {
-                    let (place, old) = old?;
-                    head.sum ^= row_sum(place.value(), old.value());
-                }
-            }
-        }
-        for (place, row) in &batch.pools {
-            put_row(&mut pools, &place.text(), row.as_ref(), &mut head.sum)?;
-        }
-        // Most batches hold no decision.
-        if !batch.decisions.is_empty() {
-            let mut decisions = transaction.open_table(DECISIONS)?;
-            for (name, row) in &batch.decisions {
-                put_row(&mut decisions, name, row.as_ref(), &mut head.sum)?;
-            }
-        }
-        transaction.open_table(META)?.insert(HEAD, packed(&head).as_slice())?;
+/// Returns the name of a new store until it takes its place at `path`.
+fn beside(path: &Path) -> PathBuf {
+    with_more(path, ".new")
+}
+
+/// Removes the store at `path` that an earlier process left unfinished, if there is one.
+///
+/// # Errors
+/// If another process is making it.
+fn remove_left(path: &Path) -> Result<(), StoreError> {
+    let file = match file::open(path, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(|error| unusable(path, &error))?,
+    };
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(StoreError::Taken(path.to_owned()));
     }
-    // Durable on return, which is redb's default.
-    transaction.commit()?;
-    Ok(head)
+    is_still_at(file::id(&file).map_err(|error| unusable(path, &error))?, path)?;
+    std::fs::remove_file(path).map_err(|error| unusable(path, &error))
+}
+
+/// Gives the new store beside `path` its place there, durably. The store `lost`, which has it, keeps another name: at no
+/// moment is there no store at `path`, as if there had been no earlier life.
+fn take_place(path: &Path, lost: Option<File>) -> io::Result<()> {
+    if lost.is_some() {
+        std::fs::hard_link(path, aside::free_name(path)?)?;
+    }
+    rename(path)?;
+    seal::folder(path)?.sync_all()
+}
+
+/// Renames the new store beside `path` to `path`. Its seal goes first: a store without its own seal counts as lost.
+fn rename(path: &Path) -> io::Result<()> {
+    let new = beside(path);
+    std::fs::rename(seal::beside(&new), seal::beside(path))?;
+    std::fs::rename(new, path)
 }
 
 /// Returns where the clock continues from `head`. The gap is counted if the clock of the head still runs.
@@ -350,59 +327,6 @@ fn course(head: &Head) -> (Course, Gap) {
         true => (head.course(), Gap::Counted),
         false => (now, Gap::Unknown),
     }
-}
-
-/// Reads all rows of `database`, and checks each of them and their sum.
-fn rows(database: &Database) -> Result<(Head, Written), String> {
-    let transaction = database.begin_read().map_err(said)?;
-    let head = transaction.open_table(META).map_err(said)?;
-    let head = head.get(HEAD).map_err(said)?.ok_or("it has no head")?;
-    let head: Head = unpacked(HEAD, head.value())?;
-    if head.format != FORMAT {
-        return Err(format!("its format is {}, this version reads {FORMAT}", head.format));
-    }
-    let (mut written, mut sum) = (Written::default(), 0);
-    each_row(&transaction, LIMITS, &mut sum, |name, row| {
-        written.limits.insert(name.to_owned(), unpacked(name, row)?);
-        Ok(())
-    })?;
-    each_row(&transaction, POOLS, &mut sum, |name, row| {
-        let place = PoolPlace::parse(name).ok_or_else(|| format!("{name} is no pool"))?;
-        written.pools.insert(place, unpacked(name, row)?);
-        Ok(())
-    })?;
-    each_row(&transaction, DECISIONS, &mut sum, |name, row| {
-        written.decisions.insert(name.to_owned(), unpacked(name, row)?);
-        Ok(())
-    })?;
-    if sum != head.sum {
-        return Err("rows are missing, or too many".to_owned());
-    }
-    Ok((head, written))
-}
-
-fn said(error: impl Into<redb::Error>) -> String {
-    error.into().to_string()
-}
-
-/// Calls `take` with each row of `table`, and takes it into the `sum` of all. No row is copied.
-fn each_row(
-    transaction: &ReadTransaction,
-    table: TableDefinition<'_, &str, &[u8]>,
-    sum: &mut u64,
-    mut take: impl FnMut(&str, &[u8]) -> Result<(), String>,
-) -> Result<(), String> {
-    let table = match transaction.open_table(table) {
-        // Stores of earlier versions have no decisions.
-        Err(TableError::TableDoesNotExist(_)) if table.name() == DECISIONS.name() => return Ok(()),
-        opened => opened.map_err(said)?,
-    };
-    for row in table.iter().map_err(said)? {
-        let (name, row) = row.map_err(said)?;
-        *sum ^= row_sum(name.value(), row.value());
-        take(name.value(), row.value())?;
-    }
-    Ok(())
 }
 
 /// # Errors

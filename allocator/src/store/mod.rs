@@ -3,6 +3,7 @@
 
 mod aside;
 mod boot;
+mod content;
 mod dump;
 mod embedded;
 mod file;

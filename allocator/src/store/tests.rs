@@ -58,8 +58,44 @@ fn commit(store: &mut Embedded, batch: &Batch) -> Result<(), StoreError> {
     store.commit(batch, course)
 }
 
+/// Opens the store at `path`. One that is lost is replaced, as a start does it.
 fn reopened(path: &Path) -> Result<Found, Lost> {
-    Embedded::open(path).expect("it can be opened").1
+    let (mut store, found) = Embedded::open(path).expect("it can be opened");
+    if found.is_err() {
+        commit(&mut store, &Batch { is_first: true, ..batch(1) }).expect("there is room");
+    }
+    found
+}
+
+/// The bug: a lost store was set aside before there was another one. After a death in between it was as if there had been
+/// no earlier life, and `--fresh` was believed.
+#[test]
+fn a_lost_store_stays_where_it_is_until_another_one_has_its_first_batch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let names = || {
+        let names = std::fs::read_dir(folder.path()).expect("a folder").map(|entry| entry.expect("a file"));
+        let mut names: Vec<String> =
+            names.map(|entry| entry.file_name().into_string().expect("text")).collect();
+        names.sort_unstable();
+        names
+    };
+    // A first start that ends early leaves no store, either.
+    drop(Embedded::open(&path).expect("it can be made"));
+    assert_eq!(names(), ["a.redb.new", "a.redb.new.seal"]);
+    drop(filled(&path));
+    assert_eq!(names(), ["a.redb", "a.redb.seal"]);
+    std::fs::remove_file(seal::beside(&path)).expect("it is there");
+    for _ in 0..2 {
+        let (store, found) = Embedded::open(&path).expect("it can be opened");
+        assert_eq!(found.expect_err("no seal"), Lost::Older);
+        assert!(matches!(Embedded::open(&path), Err(StoreError::Taken(_))), "it is being replaced");
+        drop(store);
+        assert_eq!(names(), ["a.redb", "a.redb.new", "a.redb.new.seal"]);
+    }
+    assert_eq!(reopened(&path).expect_err("no seal"), Lost::Older);
+    assert_eq!(names(), ["a.redb", "a.redb.lost", "a.redb.seal"]);
+    assert_eq!(reopened(&path).expect("it is the new one").written, Written::default());
 }
 
 /// Simulated allocators keep their rows as [`Written::apply`] says.

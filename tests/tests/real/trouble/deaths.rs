@@ -127,11 +127,13 @@ impl Deaths {
         self
     }
 
-    /// Runs one life after another. Each ends as the next of `ends` says, with calls that count from `from` on.
-    fn one_by_one(ends: &[String], from: From) -> Deaths {
+    /// Runs one life after another. Each ends as the next of `ends` says, with calls that count from `from` on. It
+    /// begins after what `before` does.
+    fn one_by_one(ends: &[String], from: From, before: fn(&mut Faulty, &mut Greedy)) -> Deaths {
         let (mut allocator, mut greedy, mut deaths) =
             (Faulty::start(CONFIG), Greedy::new(), Deaths::default());
         for end in ends {
+            before(&mut allocator, &mut greedy);
             allocator.set(if from == From::Start { end } else { "" });
             greedy.begin();
             if allocator.live() {
@@ -145,12 +147,14 @@ impl Deaths {
             allocator.set("");
             greedy.begin();
             assert!(allocator.live(), "the allocator does not start after {end:?}");
-            let (is_lost, before) = (allocator.file("lessor.redb.lost"), greedy.spent.len());
+            let (is_lost, spent) = (allocator.file("lessor.redb.lost"), greedy.spent.len());
             if is_lost.exists() {
                 std::fs::remove_file(is_lost).expect("the file can be removed");
                 deaths.lost += 1;
+                greedy.ask_until(&allocator, NEXT, || false);
+                assert_eq!(greedy.spent.len(), spent, "the allocator does not wait after {end:?}");
                 greedy.ask_until(&allocator, LENT_WITHIN, || false);
-                assert!(greedy.spent.len() > before, "the allocator lends nothing after {end:?}");
+                assert!(greedy.spent.len() > spent, "the allocator lends nothing after {end:?}");
             }
             greedy.ask_until(&allocator, NEXT, || false);
             pause(PER);
@@ -161,13 +165,15 @@ impl Deaths {
     }
 
     /// Runs the lives of a few allocators side by side.
-    fn of(ends: &[String], from: From) -> Deaths {
+    fn of(ends: &[String], from: From, before: fn(&mut Faulty, &mut Greedy)) -> Deaths {
         let parts: Vec<Vec<String>> = (0..SIDE_BY_SIDE)
             .map(|part| ends.iter().skip(part).step_by(SIDE_BY_SIDE).cloned().collect())
             .collect();
         std::thread::scope(|scope| {
-            let chains: Vec<_> =
-                parts.iter().map(|part| scope.spawn(move || Deaths::one_by_one(part, from))).collect();
+            let chains: Vec<_> = parts
+                .iter()
+                .map(|part| scope.spawn(move || Deaths::one_by_one(part, from, before)))
+                .collect();
             let deaths = chains.into_iter().map(|chain| chain.join().expect("no life complains"));
             deaths.fold(Deaths::default(), Deaths::add)
         })
@@ -181,7 +187,7 @@ const CALLS: usize = 45;
 fn killed_at_every_step_of_writing_down_it_goes_on_and_no_window_holds_too_much() {
     let ends: Vec<String> =
         (1..=CALLS).flat_map(|at| (0..3).map(move |how| format!("die_at {at}\ndie_how {how}\n"))).collect();
-    let deaths = Deaths::of(&ends, From::Start);
+    let deaths = Deaths::of(&ends, From::Start, |_, _| {});
     println!("killed before, after and in the middle of {CALLS} calls: {:?}", deaths.calls);
     println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
     assert_eq!((deaths.count(), deaths.lost), (3 * CALLS, 0), "deaths, and stores lost");
@@ -194,7 +200,7 @@ fn what_a_power_cut_loses_was_told_to_no_client() {
     let ends: Vec<String> = (1..=CALLS)
         .flat_map(|at| (1..3).map(move |cut| format!("sync_ms 10\ndie_at {at}\ncut {cut}\n")))
         .collect();
-    let deaths = Deaths::of(&ends, From::Start);
+    let deaths = Deaths::of(&ends, From::Start, |_, _| {});
     println!("cut off before {CALLS} calls, with two kinds of loss: {:?}", deaths.calls);
     println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
     assert_eq!((deaths.count(), deaths.lost), (2 * CALLS, 0), "deaths, and stores lost");
@@ -209,7 +215,7 @@ fn killed_while_it_makes_a_new_store_it_has_the_old_one_the_new_one_or_waits() {
     let ends: Vec<String> = (1..=ANEW)
         .flat_map(|at| (0..2).map(move |how| format!("fail_at 1\ndie_at {at}\ndie_how {how}\n")))
         .collect();
-    let deaths = Deaths::of(&ends, From::Listening);
+    let deaths = Deaths::of(&ends, From::Listening, |_, _| {});
     println!("killed before and after {ANEW} calls that make a store anew: {:?}", deaths.calls);
     println!("{} points tested, {} stores waited out", deaths.count(), deaths.lost);
     assert_eq!(deaths.count(), 2 * ANEW);
@@ -217,4 +223,26 @@ fn killed_while_it_makes_a_new_store_it_has_the_old_one_the_new_one_or_waits() {
     let both = ["lessor.redb.new.seal", "lessor.redb.new"].map(renamed);
     assert_eq!(both, [Some(2), Some(2)], "deaths before and after each rename");
     assert_eq!(deaths.lost, 2, "after the first rename, and before the second");
+}
+
+/// Calls that a life makes until another store is in place of a lost one.
+const REPLACED: usize = 24;
+
+/// Each life is told to begin afresh, as by a service manager. The permits of the life before still count.
+#[test]
+fn killed_while_it_replaces_a_lost_store_it_waits_though_it_is_told_to_begin_afresh() {
+    let ends: Vec<String> = (1..=REPLACED)
+        .flat_map(|at| (0..2).map(move |how| format!("die_at {at}\ndie_how {how}\n")))
+        .collect();
+    let lose = |allocator: &mut Faulty, greedy: &mut Greedy| {
+        greedy.ask_until(allocator, NEXT, || false);
+        allocator.kill();
+        std::fs::remove_file(allocator.file("lessor.redb.seal")).expect("the store has a seal");
+    };
+    let deaths = Deaths::of(&ends, From::Start, lose);
+    println!("killed before and after {REPLACED} calls that replace a lost store: {:?}", deaths.calls);
+    assert_eq!(deaths.count(), 2 * REPLACED);
+    let calls = ["link lessor.redb", "rename lessor.redb.new.seal", "rename lessor.redb.new"];
+    let died = calls.map(|call| deaths.calls.get(call).copied());
+    assert_eq!(died, [Some(2); 3], "deaths before and after each step");
 }
