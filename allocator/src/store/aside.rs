@@ -16,7 +16,7 @@ const ASIDE_MAX: u32 = 1_000;
 
 /// Whether `file`, at `path`, never was a store. With a seal beside it, it is a store whose beginning is damaged.
 pub(super) fn is_foreign(file: &File, path: &Path) -> io::Result<bool> {
-    Ok(file.metadata()?.is_file() && !begins_as_store(file)? && seal::read(path).is_none())
+    Ok(file.metadata()?.is_file() && !begins_as_store(file)? && seal::read(path)?.is_none())
 }
 
 /// Whether `file` begins as a store does, or as one that a crash left unfinished.

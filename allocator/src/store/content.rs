@@ -8,6 +8,7 @@ use redb::{
     Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableError, TableHandle,
 };
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const LIMITS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("limits");
@@ -22,11 +23,44 @@ const HEAD: &str = "head";
 /// Version of the format. A file of another version is refused.
 const FORMAT: u32 = 1;
 
+/// What the head of every version has.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+/// Why the rows of a store cannot be read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// They may be whole: the system failed, or a later version wrote them.
+    Unknown(String),
+    /// They are not as they were written.
+    Damaged(String),
+}
+
+impl From<String> for Unread {
+    fn from(problem: String) -> Self {
+        Unread::Damaged(problem)
+    }
+}
+
+impl From<redb::Error> for Unread {
+    fn from(error: redb::Error) -> Self {
+        match &error {
+            // The library's own findings have no number of the system.
+            redb::Error::Io(of_system) if of_system.raw_os_error().is_some() => {
+                Unread::Unknown(error.to_string())
+            }
+            _ => Unread::Damaged(error.to_string()),
+        }
+    }
+}
+
 /// The row of a store about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Head {
-    format: u32,
+    pub(super) format: u32,
     /// A random number that tells stores apart.
     pub(super) store: u64,
     /// Durable batches so far.
@@ -109,14 +143,18 @@ pub(super) fn write(database: &Database, head: &Head, batch: &Batch) -> Result<H
 }
 
 /// Reads all rows of `database`, and checks each of them and their sum.
-pub(super) fn rows(database: &Database) -> Result<(Head, Written), String> {
-    let transaction = database.begin_read().map_err(said)?;
-    let head = transaction.open_table(META).map_err(said)?;
-    let head = head.get(HEAD).map_err(said)?.ok_or("it has no head")?;
-    let head: Head = unpacked(HEAD, head.value())?;
-    if head.format != FORMAT {
-        return Err(format!("its format is {}, this version reads {FORMAT}", head.format));
+pub(super) fn rows(database: &Database) -> Result<(Head, Written), Unread> {
+    let transaction = database.begin_read().map_err(unread)?;
+    let head = transaction.open_table(META).map_err(unread)?;
+    let head = head.get(HEAD).map_err(unread)?.ok_or_else(|| "it has no head".to_owned())?;
+    let Version { format } = unpacked(HEAD, head.value())?;
+    let other = || format!("its format is {format}, this version reads {FORMAT}");
+    match format.cmp(&FORMAT) {
+        Ordering::Equal => {}
+        Ordering::Greater => return Err(Unread::Unknown(other())),
+        Ordering::Less => return Err(Unread::Damaged(other())),
     }
+    let head: Head = unpacked(HEAD, head.value())?;
     let (mut written, mut sum) = (Written::default(), 0);
     each_row(&transaction, LIMITS, &mut sum, |name, row| {
         written.limits.insert(name.to_owned(), unpacked(name, row)?);
@@ -132,13 +170,13 @@ pub(super) fn rows(database: &Database) -> Result<(Head, Written), String> {
         Ok(())
     })?;
     if sum != head.sum {
-        return Err("rows are missing, or too many".to_owned());
+        return Err(Unread::Damaged("rows are missing, or too many".to_owned()));
     }
     Ok((head, written))
 }
 
-fn said(error: impl Into<redb::Error>) -> String {
-    error.into().to_string()
+fn unread(error: impl Into<redb::Error>) -> Unread {
+    error.into().into()
 }
 
 /// Calls `take` with each row of `table`, and takes it into the `sum` of all. No row is copied.
@@ -147,14 +185,14 @@ fn each_row(
     table: TableDefinition<'_, &str, &[u8]>,
     sum: &mut u64,
     mut take: impl FnMut(&str, &[u8]) -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<(), Unread> {
     let table = match transaction.open_table(table) {
         // Stores of earlier versions have no decisions.
         Err(TableError::TableDoesNotExist(_)) if table.name() == DECISIONS.name() => return Ok(()),
-        opened => opened.map_err(said)?,
+        opened => opened.map_err(unread)?,
     };
-    for row in table.iter().map_err(said)? {
-        let (name, row) = row.map_err(said)?;
+    for row in table.iter().map_err(unread)? {
+        let (name, row) = row.map_err(unread)?;
         *sum ^= row_sum(name.value(), row.value());
         take(name.value(), row.value())?;
     }

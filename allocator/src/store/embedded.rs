@@ -1,7 +1,7 @@
 //! The store of an allocator that is alone: one file, one writer, and one sync for each batch. A store that cannot be
 //! read for certain is set aside, and counts as lost.
 
-use super::content::{Head, rows, write};
+use super::content::{Head, Unread, rows, write};
 use super::dump::Dump;
 use super::file::{self, FileId};
 use super::guarded::{Guarded, database};
@@ -12,7 +12,7 @@ use lessor_ledger::registry::{Batch, Written};
 use lessor_ledger::rule::Gap;
 use lessor_ledger::steering::Course;
 use lessor_protocol::{Moment, entropy};
-use redb::{Database, DatabaseError, StorageError};
+use redb::{Database, DatabaseError};
 use std::fs::{File, TryLockError};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -204,22 +204,17 @@ impl Embedded {
         let database = match opened {
             Ok(Ok(database)) => Guarded::new(database),
             Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return Err(StoreError::Taken(path.to_owned())),
-            Ok(Err(DatabaseError::Storage(StorageError::Io(error))))
-                if error.kind() == std::io::ErrorKind::PermissionDenied =>
-            {
-                return Err(unusable(path, &error));
-            }
-            Ok(Err(error)) => return Ok(Err(Lost::Damaged(error.to_string()))),
+            Ok(Err(error)) => return lost(path, redb::Error::from(error).into()),
             Err(_) => return Ok(Err(Lost::Damaged("it cannot be opened".to_owned()))),
         };
         is_still_at(id, path)?;
         let (head, written) = match database.with(rows) {
             Ok(read) => read,
-            Err(problem) => return Ok(Err(Lost::Damaged(problem))),
+            Err(problem) => return lost(path, problem),
         };
         // A seal is written once its commit is durable. A store without one may be a copy of any age.
-        let is_behind =
-            seal::read(path).is_none_or(|(store, commits)| store != head.store || commits > head.commits);
+        let seal = seal::read(path).map_err(|error| unusable(&seal::beside(path), &error))?;
+        let is_behind = seal.is_none_or(|(store, commits)| store != head.store || commits > head.commits);
         Ok(if is_behind { Err(Lost::Older) } else { Ok((database, head, written)) })
     }
 
@@ -245,6 +240,12 @@ impl Embedded {
             self.seal.write(self.head.store, self.head.commits).map_err(|error| error.to_string())
         });
         sealed.map_err(|problem| self.failed(&problem))
+    }
+
+    /// Writes later batches as another version does.
+    #[cfg(test)]
+    pub(super) fn of_format(&mut self, format: u32) {
+        self.head.format = format;
     }
 
     fn failed(&self, problem: &dyn std::fmt::Display) -> StoreError {
@@ -274,6 +275,17 @@ impl Embedded {
         // From here on the lock of the new file keeps others out, whatever fails.
         *self = Embedded { path: self.path.clone(), ..new };
         sync(&self.path).map_err(|error| self.failed(&error))
+    }
+}
+
+/// Returns that the store at `path` is lost if it is damaged.
+///
+/// # Errors
+/// If it may be whole. A later start may read it, so it is left as it is.
+fn lost<T>(path: &Path, problem: Unread) -> Result<Result<T, Lost>, StoreError> {
+    match problem {
+        Unread::Unknown(problem) => Err(unusable(path, &problem)),
+        Unread::Damaged(problem) => Ok(Err(Lost::Damaged(problem))),
     }
 }
 

@@ -19,10 +19,13 @@ impl Guarded {
     }
 
     /// Runs `act`. A panic is an error like any other.
-    pub(super) fn with<T>(&self, act: impl FnOnce(&Database) -> Result<T, String>) -> Result<T, String> {
-        let database = self.0.as_ref().ok_or("it is closed")?;
+    pub(super) fn with<T, E: From<String>>(
+        &self,
+        act: impl FnOnce(&Database) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let database = self.0.as_ref().ok_or_else(|| "it is closed".to_owned())?;
         let done = catch_unwind(AssertUnwindSafe(|| act(database)));
-        done.unwrap_or_else(|_| Err("the library panicked on it".to_owned()))
+        done.unwrap_or_else(|_| Err("the library panicked on it".to_owned().into()))
     }
 }
 

@@ -35,11 +35,22 @@ pub(super) fn folder(path: &Path) -> io::Result<File> {
     File::open(folder.unwrap_or(Path::new(".")))
 }
 
-/// Reads the seal beside `path`: the number of its store, and the commits it has seen. `None` if there is none, or none
-/// that can be read.
-pub(super) fn read(path: &Path) -> Option<(u64, u64)> {
-    let mut text = String::new();
-    file::open(&beside(path), false).ok()?.take(SIZE as u64).read_to_string(&mut text).ok()?;
+/// Reads the seal beside `path`: the number of its store, and the commits it has seen. `None` if there is none, or it says
+/// something else.
+///
+/// # Errors
+/// If the system does not let it be read. There may be a good one.
+pub(super) fn read(path: &Path) -> io::Result<Option<(u64, u64)>> {
+    let mut bytes = vec![];
+    match file::open(&beside(path), false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?.take(SIZE as u64).read_to_end(&mut bytes)?,
+    };
+    Ok(parsed(&bytes))
+}
+
+fn parsed(bytes: &[u8]) -> Option<(u64, u64)> {
+    let text = std::str::from_utf8(bytes).ok()?;
     let mut words = text.split_whitespace();
     let store = u64::from_str_radix(words.next()?, 16).ok()?;
     let commits = words.next()?.parse().ok()?;

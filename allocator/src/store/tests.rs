@@ -277,6 +277,34 @@ fn a_store_of_another_boot_without_its_seal_is_lost() {
     assert_eq!(reopened(&other).err(), Some(Lost::Older), "a seal that says nothing");
 }
 
+/// The bug: a seal that the system could not read counted as none, and a store of a later version as damaged. Both were
+/// set aside.
+#[test]
+fn a_store_that_may_be_whole_is_left_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("a.redb");
+    let seal = seal::beside(&path);
+    drop(filled(&path));
+    let kept = std::fs::read(&seal).expect("a file");
+    let refused = |says: &str| {
+        let error = Embedded::open(&path).map(|_| ()).expect_err("it cannot be read").to_string();
+        assert!(error.contains(says), "{error}");
+        assert!(matches!(Embedded::check(&path), Err(StoreError::Unusable { .. })));
+    };
+    std::fs::remove_file(&seal).expect("it is there");
+    std::fs::create_dir(&seal).expect("the name is free");
+    refused("a.redb.seal: Is a directory");
+    std::fs::remove_dir(&seal).expect("it is empty");
+    std::fs::write(&seal, &kept).expect("a file");
+    assert_eq!(reopened(&path).expect("it is whole").written.limits.len(), 2);
+    let (mut store, _) = Embedded::open(&path).expect("it can be opened");
+    store.of_format(2);
+    commit(&mut store, &batch(2)).expect("there is room");
+    drop(store);
+    refused("its format is 2, this version reads 1");
+    assert!(!folder.path().join("a.redb.lost").exists());
+}
+
 #[test]
 fn of_a_store_that_is_damaged_anywhere_nothing_else_than_was_written_is_read() {
     let folder = tempfile::tempdir().expect("a folder");

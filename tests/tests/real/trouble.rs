@@ -223,6 +223,26 @@ fn after_a_failed_sync_nothing_is_lent_until_there_is_a_new_file() {
     assert!(!allocator.file("lessor.redb.lost").exists());
 }
 
+/// The bug: such a start took the store for a damaged one, and set it aside. Its limits began in quarantine.
+#[test]
+fn a_start_on_a_disk_that_fails_leaves_the_store_as_it_is() {
+    let mut allocator = Faulty::start(CONFIG);
+    let crowd = Crowd::of(1, &allocator.url());
+    pause(PER / 4);
+    assert!(!crowd.end().is_empty());
+    allocator.kill();
+    allocator.set("sync_errno 5");
+    assert!(!allocator.live(), "the allocator started on a disk that fails");
+    assert_eq!(allocator.ended(), Some(2));
+    assert!(!allocator.file("lessor.redb.lost").exists());
+    allocator.set("");
+    assert!(allocator.live(), "the allocator starts again");
+    let crowd = Crowd::of(1, &allocator.url());
+    // A quarantine lasts for longer than a window.
+    pause(PER);
+    assert!(!crowd.end().is_empty(), "the allocator does not go on with its store");
+}
+
 #[test]
 fn on_a_disk_that_cannot_be_written_any_more_nothing_is_lent_that_is_not_durable() {
     let mut allocator = Faulty::start(CONFIG);
