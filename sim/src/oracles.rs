@@ -6,10 +6,9 @@ use crate::oracle::{Asked, Instant, Oracle, Stock, Verdict, Violation, must};
 use crate::setup::{Sabotage, Setup};
 use crate::topology::Topology;
 use lessor_ledger::rejection::Reason;
-use lessor_ledger::rule::{RefillStyle, SlidingWindow, TokenBucket};
+use lessor_ledger::rule::{RefillStyle, TokenBucket};
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::{Answer, Moment};
-use std::time::Duration;
 
 /// All oracles of a run.
 #[derive(Clone, Debug)]
@@ -297,18 +296,13 @@ impl Oracles {
     }
 }
 
-/// Returns a rule that `rule` implies whenever its windows and intervals begin: no observer can tell that of roots that
-/// begin anew.
+/// Returns a rule that `rule` implies whenever its intervals begin: no observer can tell that of roots that begin anew.
 fn at_any_phase(rule: &Rule) -> Rule {
     let any = match rule {
         Rule::TokenBucket(rule) if rule.refill_style() == RefillStyle::Interval => {
             // Any time span meets at most one refill more than the intervals it contains.
             let holds = rule.capacity() + rule.debt() + rule.refill();
             TokenBucket::try_new(holds, rule.refill(), rule.per(), holds).map(Rule::TokenBucket)
-        }
-        Rule::FixedWindow(rule) if rule.windows().anchor() == Some("first_use") => {
-            // No interval meets more than two windows.
-            SlidingWindow::try_new(2 * rule.limit(), rule.per(), Duration::ZERO).map(Rule::SlidingWindow)
         }
         Rule::SlidingWindow(_)
         | Rule::SlidingLog(_)

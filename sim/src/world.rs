@@ -11,6 +11,7 @@ mod flights;
 mod hosts;
 mod kept_time;
 mod live;
+mod opened;
 mod phases;
 mod pools;
 mod rates;
@@ -409,7 +410,7 @@ impl World {
     }
 
     fn now(&self) -> Instant {
-        Instant { real: self.real, allocator: self.root_clock() }
+        Instant { real: self.real, allocator: self.judged_clock() }
     }
 
     /// Returns the instant on the clock of `lender`, and on the allocator's.

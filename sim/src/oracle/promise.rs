@@ -160,6 +160,13 @@ impl Promise {
         }
     }
 
+    /// Records that it is unknown which window is open, until the next grant opens one.
+    pub(super) fn windows_unknown(&mut self) {
+        if let Promise::Fixed(windows) = self {
+            windows.unknown();
+        }
+    }
+
     /// Records that the pool can lend `available`, and whether nothing is lent (`all_home`).
     pub(super) fn seen(&mut self, now: Instant, available: u64, all_home: bool) {
         if let Promise::Warming { bucket, warm_up, full_since } = self {

@@ -1,8 +1,10 @@
 //! What the oracle checks of hosts that lend on what they lease: of the allocator above, whose sessions they are, and
 //! of a region that dies while its nodes hold leases.
 
+use super::promise::Promise;
 use super::{Instant, Oracle, Verdict, must};
 use lessor_ledger::pool::PoolView;
+use std::ops::Range;
 
 impl Oracle {
     /// S1–S7: `permits` were admitted on a lease of `region`, which lends on what it leases here.
@@ -24,6 +26,16 @@ impl Oracle {
         let ends = self.leases_end(now).allocator;
         self.books_lost(now, view);
         self.inherited_until = ends;
+    }
+
+    /// Records that a root with the rules at `rules` lent `permits` at its time, which is that of `now`.
+    pub(crate) fn root_lends(&mut self, rules: Range<usize>, now: Instant, permits: u64) {
+        self.promises[rules].iter_mut().for_each(|promise| promise.lent(now, permits));
+    }
+
+    /// Records that it is unknown which windows are open, until the next grant opens one.
+    pub(crate) fn windows_unknown(&mut self) {
+        self.promises.iter_mut().for_each(Promise::windows_unknown);
     }
 
     /// Records that `permits` can be spent again.

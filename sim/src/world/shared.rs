@@ -3,6 +3,7 @@
 use super::World;
 use super::event::{Event, Phase};
 use super::kept_time::Keeper;
+use super::opened::Seen;
 use super::rates::memory;
 use crate::limits::{File, Limits};
 use crate::oracle::{Stock, Verdict, hold_after, must};
@@ -43,7 +44,7 @@ pub(super) struct Store {
     /// What a replica has of the table.
     behind: Table,
     timelines: u64,
-    is_clockless: bool,
+    pub(super) is_clockless: bool,
     /// For each life of the time that allocators keep: the least by which any of them took it to be later than the time
     /// that really passed, at the pace of the fastest clock.
     pub(super) paces: BTreeMap<u64, i128>,
@@ -66,10 +67,13 @@ pub(super) struct Store {
     open_since: Option<u64>,
     /// The name of the root of each limit, and its specification.
     specs: Vec<(String, RootSpec)>,
-    letters: BTreeMap<u64, Letter>,
+    pub(super) letters: BTreeMap<u64, Letter>,
     /// Real time when each call was sent that has not arrived.
     sent: BTreeMap<u64, u64>,
     written: u64,
+    /// The time of the roots as it was last read, and whether another life of it has begun since the oracle heard of it.
+    pub(super) seen: Option<Seen>,
+    pub(super) has_leapt: bool,
     /// Whether its time began anew, by its head.
     pub(super) has_eras: bool,
     /// Each root as it was last swapped, the time of that by the roots, and by real time.
@@ -82,7 +86,7 @@ pub(super) struct Store {
 
 /// A call on its way, or its answer.
 #[derive(Clone, Debug)]
-enum Letter {
+pub(super) enum Letter {
     Call(Call),
     Said(Result<Said, CellsError>),
 }
@@ -125,6 +129,8 @@ impl Store {
             letters: BTreeMap::new(),
             sent: BTreeMap::new(),
             written: 0,
+            seen: None,
+            has_leapt: false,
             has_eras: false,
         }
     }
@@ -145,10 +151,19 @@ impl Store {
                 cell.zip(head.as_ref()).map(|(cell, head)| roots::read(spec, head, Some(&cell.value), now));
             let read = read.and_then(Result::ok);
             if let (ASKED, Some(read)) = (place, &read) {
+                self.sees(life, read.now, real);
                 self.goes_by = (read.version, read.pool.rules().to_vec());
             }
             self.roots[place] = read.map(|root| (root.pool, root.now, real));
         }
+    }
+
+    /// Returns how each root is made, and what is in its cell.
+    pub(super) fn values(&self) -> impl Iterator<Item = (&RootSpec, Option<Vec<u8>>)> {
+        self.specs.iter().map(|(name, spec)| {
+            let cell = self.table.load(std::slice::from_ref(name)).pop().flatten();
+            (spec, cell.map(|cell| cell.value))
+        })
     }
 
     pub(super) fn head(&self) -> Option<Head> {
@@ -320,6 +335,7 @@ impl World {
         let (time, real) = (self.root_time(), self.real);
         let is_first = self.regions[region].asks() <= 1;
         let memory = self.setup.rule_sets().map(memory).max().unwrap_or(0);
+        let granted = self.granted_before(letter);
         let Some(store) = &mut self.shared else { return Ok(()) };
         store.empty_if_doomed(letter, is_first);
         let (went_by, was_there) = (store.goes_by.clone(), store.asked().is_some());
@@ -329,6 +345,7 @@ impl World {
         if is_answered {
             self.answer_of_store(region, letter);
         }
+        self.opens_windows(granted);
         self.hears_of_puts();
         self.decisions_hold()?;
         self.roots_balance()?;

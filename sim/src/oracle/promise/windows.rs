@@ -25,7 +25,8 @@ enum Kind {
     Epoch { per: u64, window: u64 },
     /// Days, weeks or months.
     Calendar { civil: Box<Civil>, label: Option<Label> },
-    /// Before `sure` the open window is unknown: leases from before the rule may have opened one.
+    /// Before `sure` the open window is unknown: leases from before the rule may have opened one. If that is never, the
+    /// next grant opens one for sure.
     FirstUse { ends: u64, sure: u64, recent: Window },
 }
 
@@ -134,11 +135,21 @@ impl Windows {
         self.slack.floor.1 += permits;
     }
 
+    /// Records that it is unknown which window is open, until the next grant opens one.
+    pub(super) fn unknown(&mut self) {
+        if let Kind::FirstUse { ends, sure, recent } = &mut self.kind {
+            (*ends, *sure, *recent) = (0, NEVER, Window::new(recent.per));
+        }
+    }
+
     /// Records that `permits` were lent at `at`.
     pub(super) fn lent(&mut self, at: u64, permits: u64) {
         self.room(at);
         let Kind::FirstUse { ends, sure, recent } = &mut self.kind else { return };
         let per = recent.per;
+        if permits > 0 && *sure == NEVER {
+            (self.used, *ends, *sure) = (0, 0, 0);
+        }
         if permits > 0 && at < *sure {
             // The window that this grant may open is over once nothing was lent for a period.
             *sure = (*sure).max(at + per);
