@@ -16,7 +16,7 @@
 //! | K4 | no count falls: granted, spent, returned, and all that is no longer out | [`Oracle::books`] |
 //! | K5 | what a node saw is on disk | no check of its own: S1–S9 judge what follows a restart |
 //! | K7 | nothing is lent while the limit is paused | [`Oracle::answered`] |
-//! | K8 | a vendor's word only ever reduces lending, no longer than told, and once | [`Oracle::hears`] |
+//! | K8 | a vendor's word reduces lending only, and a refusal pauses once, as long as told | [`Oracle::hears`] |
 //! | K6 F3 | shares by identity | not judged here; `fairness.rs` has a test |
 //! | V1 V6 | after silence all permits can be granted, and no session is remembered | `world/phases.rs` |
 //! | V2 | in calm, callers are served within a bound | `world/phases.rs` |
@@ -158,6 +158,8 @@ pub struct Oracle {
     paused_above: Option<u64>,
     /// Nothing may be lent before this, on the allocator's clock: the vendor said so.
     vendor_until: Moment,
+    /// Total of such pauses up to `vendor_until`, less the time without a pause between them; `None` if it is unknown.
+    vendor_pauses: Option<Duration>,
 }
 
 impl Oracle {
@@ -182,6 +184,7 @@ impl Oracle {
             paused_until: Moment::ORIGIN,
             paused_above: None,
             vendor_until: Moment::ORIGIN,
+            vendor_pauses: Some(Duration::ZERO),
         }
     }
 

@@ -5,6 +5,7 @@ use super::promise::Promise;
 use super::{Asked, Instant, Oracle, Stock, Verdict, Violation, kept, must};
 use lessor_ledger::carry_over::carried;
 use lessor_ledger::pool::{Books, PoolView};
+use lessor_ledger::share::{Believe, Trust};
 use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{Moment, Observed};
@@ -85,18 +86,21 @@ impl Oracle {
     }
 
     /// Records until when the vendor wants to be left alone, as restored books know it.
-    pub(crate) fn vendor_waits(&mut self, until: Moment) {
-        self.vendor_until = until;
+    pub(crate) fn vendor_waits(&mut self, now: Instant, until: Option<Moment>) {
+        let until = until.filter(|until| *until > Moment::ORIGIN);
+        self.vendor_until = until.map_or(Moment::ORIGIN, |until| until.max(now.allocator));
+        self.vendor_pauses = until.is_none().then_some(Duration::ZERO);
     }
 
     /// K8: `session` reported what it heard of the vendor, which turned the first view of the pool into the second. The
-    /// pool lends no more for it, pauses no longer than told, and not at all for what was reported before.
+    /// pool lends no more for it, pauses as long as told where refusals are believed, and not at all for what was
+    /// reported before. In all it pauses no longer than `trust` allows.
     pub fn hears(
         &mut self,
         now: Instant,
         session: u64,
         observed: &Observed,
-        longest: Duration,
+        trust: &Trust,
         [before, after]: [PoolView; 2],
     ) -> Verdict {
         let by = self.measure;
@@ -109,20 +113,55 @@ impl Oracle {
         // Books that do not know the session may miss the report. Books that remember a liar may know a higher number
         // of its reports.
         let is_newest = !session.lies || observed.number > session.told;
+        let is_sure = session.is_remembered(now, by) && observed.number > session.told;
+        let pauses =
+            is_sure && trust.believe >= Believe::Pause && observed.refused_total > session.refusals_told;
+        session.refusals_told = session.refusals_told.max(observed.refused_total);
         session.told = session.told.max(observed.number);
         if is_news && (changes || (session.is_known(now, by) && is_newest)) {
             session.heard = observed.number;
             session.refused_total = session.refused_total.max(observed.refused_total);
         }
         let told = observed.wait.map(|wait| if wait.is_zero() { WAIT_UNTOLD } else { wait });
-        let told = told.unwrap_or_default().min(longest);
+        let told = told.unwrap_or_default().min(trust.longest);
         let most = if is_news && is_refused { told.max(before.vendor_pause) } else { before.vendor_pause };
         must("K8", after.vendor_pause <= most, || {
             format!("a pause of {:?} after {before:?} for {observed:?} at {now:?}", after.vendor_pause)
         })?;
-        self.vendor_until = self.vendor_until.max(now.allocator + after.vendor_pause);
+        self.pauses_in_all(now, trust.longest, if pauses { told } else { Duration::ZERO }, [before, after])?;
         must("K8", is_news || !changes, || {
             format!("{observed:?}, reported again, turned {before:?} into {after:?}")
+        })
+    }
+
+    /// K8: the pool pauses for `told`, as far as pauses of `longest` in all allow. A pause is followed by as much time
+    /// without one.
+    fn pauses_in_all(
+        &mut self,
+        now: Instant,
+        longest: Duration,
+        told: Duration,
+        [before, after]: [PoolView; 2],
+    ) -> Verdict {
+        let rested = now.allocator.since(self.vendor_until);
+        // Restored books may pause for `longest` from their start on, and rest for as long.
+        if rested >= longest * 2 {
+            self.vendor_pauses = Some(Duration::ZERO);
+        }
+        if !after.vendor_pause.is_zero() {
+            self.vendor_until = self.vendor_until.max(now.allocator + after.vendor_pause);
+        }
+        let Some(pauses) = self.vendor_pauses else { return Ok(()) };
+        let pauses = pauses.saturating_sub(rested);
+        let least = told.saturating_sub(before.vendor_pause).min(longest.saturating_sub(pauses));
+        let longer = after.vendor_pause.saturating_sub(before.vendor_pause);
+        if !longer.is_zero() {
+            self.vendor_pauses = Some(pauses + longer);
+        }
+        must("K8", longer >= least && pauses + longer <= longest, || {
+            format!(
+                "the vendor asked for a pause of {told:?} after pauses of {pauses:?}, which made {before:?} {after:?}"
+            )
         })
     }
 

@@ -3,12 +3,14 @@
 use super::{Instant, Oracle};
 use lessor_ledger::pool::PoolView;
 use lessor_protocol::Moment;
+use std::time::Duration;
 
 impl Oracle {
     /// Records that the allocator lost its books, or dropped a pool that it took for new. The pool is `view` now.
     pub(crate) fn books_lost(&mut self, now: Instant, view: PoolView) {
         self.measure.life += 1;
-        (self.paused_above, self.vendor_until) = (None, Moment::ORIGIN);
+        self.paused_above = None;
+        (self.vendor_until, self.vendor_pauses) = (Moment::ORIGIN, Some(Duration::ZERO));
         // Restored books begin with what was out.
         (self.admitted, self.books, self.block) = (0, view.books, view.books.outstanding);
         // A pool that was dropped because it looked like a new one opens no later when it is made anew.

@@ -36,8 +36,9 @@ pub(super) struct Session {
     /// The number of its last report about the vendor, and the refusals in it.
     pub(super) heard: u64,
     pub(super) refused_total: u64,
-    /// The highest number of its reports about the vendor.
+    /// The highest number of its reports about the vendor, and the most refusals in any.
     pub(super) told: u64,
+    pub(super) refusals_told: u64,
     /// Permits reserved beyond what its calls cost that did not come back.
     pub(super) unneeded: u64,
     /// When the allocator takes back all that the session holds, on the allocator's clock.
@@ -81,6 +82,11 @@ impl Session {
     /// Whether the books know the session.
     pub(super) fn is_known(&self, now: Instant, by: Measure) -> bool {
         !self.may_be_forgotten(now, by)
+    }
+
+    /// Whether the books know the session for sure: they remembered it when they answered.
+    pub(super) fn is_remembered(&self, now: Instant, by: Measure) -> bool {
+        self.is_known(now, by) && (self.has_said || !by.in_passing)
     }
 
     /// Whether the books may not know the session: they are not the ones that answered it, or it was silent for long.

@@ -1,6 +1,7 @@
 //! The oracle sees each kind of violation, and complains of nothing else.
 
 use super::*;
+use lessor_ledger::share::Trust;
 use lessor_protocol::{Grant, Observed};
 
 fn at(nanos: u64) -> Instant {
@@ -181,7 +182,7 @@ fn what_a_liar_says_is_news_to_books_that_did_not_forget_it() {
         let wait = Some(Duration::from_secs(9));
         let observed = Observed { number, refused_total, wait, left: None, announced: [None; 4] };
         let after = PoolView { vendor_pause: pause, ..stock.view };
-        oracle.hears(at(seconds * second), 1, &observed, Duration::from_secs(60), [stock.view, after])
+        oracle.hears(at(seconds * second), 1, &observed, &Trust::default(), [stock.view, after])
     };
     let pause = Duration::from_secs(1);
     assert_eq!(says(&mut oracle, 2, 372, 6, Duration::ZERO), Ok(()), "it may be forgotten, or not");
@@ -196,4 +197,29 @@ fn what_a_liar_says_is_news_to_books_that_did_not_forget_it() {
     assert_eq!(says(&mut oracle, 2, 373, 900, Duration::ZERO), Ok(()));
     assert_eq!(name(says(&mut oracle, 2, 373, 900, pause)), "K8", "said again");
     assert_eq!(name(says(&mut oracle, 2, 374, 900, pause)), "K8", "no more were refused");
+}
+
+/// A minute of pauses is followed by a minute without one.
+#[test]
+fn a_refusal_is_followed_by_a_pause_as_long_as_told_and_allowed() {
+    let second = 1_000_000_000;
+    let rules = crate::setup::parse_rules("sliding_window 10/1s").expect("a rule");
+    let mut oracle = Oracle::new(&rules, 0, 0, Duration::from_secs(1_000));
+    oracle.begins(0, 1);
+    let stock = stock(Books { granted: 4, outstanding: 4, ..Books::default() }, 4);
+    assert_eq!(oracle.answered(at(5), &ASKED, &Ok(Answer::Grant(FOUR)), stock), Ok((4, 0)));
+    let says = |oracle: &mut Oracle, seconds: u64, number, (before, after)| {
+        let wait = Some(Duration::from_secs(40));
+        let observed = Observed { number, refused_total: number, wait, left: None, announced: [None; 4] };
+        let view = |pause| PoolView { vendor_pause: Duration::from_secs(pause), ..stock.view };
+        oracle.hears(at(seconds * second), 1, &observed, &Trust::default(), [view(before), view(after)])
+    };
+    assert_eq!(name(says(&mut oracle.clone(), 2, 1, (0, 0))), "K8");
+    assert_eq!(name(says(&mut oracle.clone(), 2, 1, (0, 39))), "K8");
+    assert_eq!(says(&mut oracle, 2, 1, (0, 40)), Ok(()));
+    assert_eq!(name(says(&mut oracle.clone(), 42, 2, (0, 40))), "K8", "80 s");
+    assert_eq!(says(&mut oracle, 42, 2, (0, 20)), Ok(()));
+    assert_eq!(says(&mut oracle.clone(), 62, 3, (0, 0)), Ok(()));
+    assert_eq!(says(&mut oracle.clone(), 72, 3, (0, 10)), Ok(()), "after 10 s without a pause");
+    assert_eq!(name(says(&mut oracle.clone(), 122, 3, (0, 10))), "K8");
 }

@@ -110,9 +110,9 @@ impl World {
         if let Some((before, observed)) = before.zip(ask.observed) {
             let observed = ObservedBody::of(&observed).observed();
             let now = self.now();
-            let (after, longest) = (self.view(limit, now.allocator), self.setup.plan.sharing.vendor.longest);
+            let (after, trust) = (self.view(limit, now.allocator), self.setup.plan.sharing.vendor);
             let views = [before, after];
-            self.oracles.of(limit).hears(now, message.session, &observed, longest, views)?;
+            self.oracles.of(limit).hears(now, message.session, &observed, &trust, views)?;
         }
         self.log_answer(message, ask, answer);
         self.oracle_on_answer(message, ask, answer, stocks)

@@ -194,7 +194,7 @@ impl World {
         self.pause_again(gap);
         for limit in 0..self.setup.limits() {
             let until = self.centre.store.vendor.get(limit).copied().filter(|_| self.is_restored(limit));
-            self.oracles.of(limit).vendor_waits(until.unwrap_or(Moment::ORIGIN));
+            self.oracles.of(limit).vendor_waits(now, until);
         }
         true
     }
