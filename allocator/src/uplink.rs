@@ -304,6 +304,13 @@ impl Uplink {
         let Some((_, took)) = ended.filter(|_| are_they) else {
             return Err(TransportError::Invalid("an answer to another exchange".to_owned()));
         };
+        // Roots in a store have no epoch, and always say 0.
+        if self.connection.meets_another(response.epoch, self.shared.now(), due.session) {
+            self.shared.with(|registry, now| registry.begin_session_with(now, &self.upstream));
+            let problem =
+                "another allocator answers at this address, or it was restarted; a new session begins";
+            return Err(TransportError::Invalid(problem.to_owned()));
+        }
         self.connection.on_success();
         self.answered(took);
         self.believe(first_sent, due, Granted { bodies: &response.grants, groups: &groups });

@@ -22,7 +22,9 @@ use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::refill::Seen;
 use lessor_holder::timing::LOOK_AGAIN;
 use lessor_protocol::foreign::excerpt;
-use lessor_protocol::wire::{AskBody, ErrorBody, GrantBody, ObservedBody, SafeShareBody, code};
+use lessor_protocol::wire::{
+    AskBody, ErrorBody, GrantBody, LeasesResponse, ObservedBody, SafeShareBody, code,
+};
 use lessor_protocol::{Answer, ClockBounds, Grant, Moment, Rate, Refusal, RefusalReason};
 use sending::matching;
 use std::collections::{BTreeSet, HashMap};
@@ -144,7 +146,10 @@ impl Refiller {
         loop {
             let exchange = self.connection.begin(CLOCK.now());
             match self.send(&exchange, vec![]).await {
-                Ok(_) => break,
+                Ok(LeasesResponse { epoch, .. }) => {
+                    self.connection.meets_another(epoch, CLOCK.now(), self.numbers.draw());
+                    break;
+                }
                 Err(error) if self.leave(&error, false).await => return Err(error),
                 Err(_) => {}
             }
@@ -172,9 +177,14 @@ impl Refiller {
             })
             .collect();
         let answer = self.send(&exchange, asks).await;
+        self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
+        if let Ok(LeasesResponse { epoch, .. }) = answer
+            && self.connection.meets_another(epoch, CLOCK.now(), self.numbers.draw())
+        {
+            return self.meet_another(&pools).await;
+        }
         let allocator = &self.transports[exchange.place];
         let answer = answer.and_then(|response| matching(allocator, response, &pools));
-        self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
         match answer {
             Ok(grants) => self.answered(&pools, &grants, &exchange).await,
             Err(error) => self.failed(&pools, &error).await,

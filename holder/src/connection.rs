@@ -3,6 +3,7 @@
 //!
 //! One exchange is open at a time. It ends with [`Connection::on_answer`] or [`Connection::on_failure`].
 
+use crate::answer::SESSION_PAUSE;
 use crate::backoff::Backoff;
 use crate::rotation::Rotation;
 use crate::timing::{INITIAL_RTT, learnt, patience};
@@ -22,6 +23,8 @@ pub struct Connection {
     open: Option<Exchange>,
     /// The allocator that was left, until another one has given a good answer.
     left: Option<usize>,
+    /// When an answer of another allocator last ended a session.
+    met: Moment,
 }
 
 /// An exchange that has begun.
@@ -65,6 +68,7 @@ impl Connection {
             quiet_until: Moment::ORIGIN,
             open: None,
             left: None,
+            met: Moment::ORIGIN,
         }
     }
 
@@ -134,6 +138,23 @@ impl Connection {
         Some((exchange, took))
     }
 
+    /// Begins another session if the answer came from another allocator than those before in this session: one address
+    /// may lead to several, and a restart makes one another. `epoch` is the number of the allocator's life. `number`
+    /// (any) chooses the next session, and there is one such session a second at most. Returns whether it begins. The
+    /// answer must not be used then, and no pool's lease is recognised any more.
+    ///
+    /// The old session does not go on. The first allocator still remembers it, and would take all that it lent for
+    /// unspent once pools count from zero.
+    pub fn meets_another(&mut self, epoch: u64, now: Moment, number: u64) -> bool {
+        let is_another = self.rotation.is_of_another(epoch);
+        if is_another {
+            self.rotation.begin_session(number);
+            self.quiet_until = self.met + SESSION_PAUSE;
+            self.met = now;
+        }
+        is_another
+    }
+
     /// Records a good answer, which ends the wait after an earlier failure. Returns the index of the allocator that was
     /// left for this one, the first time.
     pub fn on_success(&mut self) -> Option<usize> {
@@ -149,7 +170,7 @@ impl Connection {
     pub fn on_failure(&mut self, now: Moment, number: u64, random: u64) -> Failure {
         self.open = None;
         if self.rotation.is_alone() {
-            self.quiet_until = now + self.backoff.failed(random);
+            self.quiet_until = self.quiet_until.max(now + self.backoff.failed(random));
             return Failure { all_failed: true, loses_leases: false };
         }
         self.left.get_or_insert(self.rotation.current());
@@ -228,6 +249,24 @@ mod tests {
         connection.begin_session(20);
         let next = connection.begin(at(10));
         assert_eq!((next.session, next.seq), (21, 1));
+    }
+
+    /// The bug: one address led to several allocators by turns. The node counted from zero for the second one, and then
+    /// went back to the first in the same session, which took all that it had lent for unspent.
+    #[test]
+    fn two_allocators_at_one_address_never_answer_in_the_same_session() {
+        let mut connection = Connection::new(1, SECOND, 0, 6);
+        let mut answered = |millis: u64, epoch| {
+            let Exchange { session, seq, .. } = connection.begin(at(millis));
+            assert!(connection.on_answer(session, seq, at(millis)).is_some());
+            let meets_another = connection.meets_another(epoch, at(millis), 100 + millis);
+            (session, meets_another, connection.session() != session, connection.quiet_until())
+        };
+        assert_eq!(answered(2_000, 1), (7, false, false, Moment::ORIGIN));
+        assert_eq!(answered(2_010, 1), (7, false, false, Moment::ORIGIN));
+        assert_eq!(answered(2_020, 2), (7, true, true, at(1_000)), "the first time there is no wait");
+        assert_eq!(answered(2_030, 1), (2_121, false, false, at(1_000)));
+        assert_eq!(answered(2_040, 2), (2_121, true, true, at(3_020)), "one session a second");
     }
 
     #[test]

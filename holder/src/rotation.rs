@@ -2,7 +2,8 @@
 //! and passes random numbers.
 //!
 //! A node stays with one allocator for as long as the allocator answers. A session that was answered ends when its
-//! allocator is left. So an allocator never hears of leases from another one, nor of its own from before it was left.
+//! allocator is left. It also ends when another allocator answers at the same address, as behind a balancer, which
+//! shows by its epoch. So an allocator never hears of leases from another one, nor of its own from before it was left.
 
 use lessor_protocol::PERMITS_MAX;
 
@@ -25,6 +26,8 @@ struct Session {
     /// Whether any answer was believed. Until then the session owns nothing, even if permits were lent to it in answers
     /// that were lost.
     is_answered: bool,
+    /// The epoch of the allocator that answers: the number of its life.
+    epoch: Option<u64>,
 }
 
 /// What follows from a failed exchange.
@@ -39,7 +42,7 @@ pub struct Turn {
 impl Session {
     /// Creates a session that owns nothing. `random` is any number.
     fn new(random: u64) -> Self {
-        Session { number: 1 + random % PERMITS_MAX, seq: 0, is_answered: false }
+        Session { number: 1 + random % PERMITS_MAX, seq: 0, is_answered: false, epoch: None }
     }
 }
 
@@ -88,6 +91,12 @@ impl Rotation {
     /// Records that an answer was believed.
     pub fn on_answer(&mut self) {
         self.here_mut().is_answered = true;
+    }
+
+    /// Notes that an answer came from the allocator's life `epoch`. Returns whether another life has answered in this
+    /// session before.
+    pub fn is_of_another(&mut self, epoch: u64) -> bool {
+        *self.here_mut().epoch.get_or_insert(epoch) != epoch
     }
 
     /// Records that the answer was a good one.
@@ -187,6 +196,17 @@ mod tests {
         assert_eq!((rotation.current(), third), (1, 10));
         assert!(third != first && third != second);
         assert_eq!(rotation.next_seq(), 1);
+    }
+
+    #[test]
+    fn one_life_of_an_allocator_answers_in_a_session() {
+        let mut rotation = settled();
+        assert!(![7, 7].into_iter().any(|epoch| rotation.is_of_another(epoch)));
+        assert!(rotation.is_of_another(8) && !rotation.is_of_another(7), "the first one goes on");
+        rotation.begin_session(5);
+        assert!(!rotation.is_of_another(8));
+        rotation.failed(9);
+        assert!(!rotation.is_of_another(3), "each allocator has its own");
     }
 
     /// Permits lent to a session in a lost answer come back with its next ask. If the session ended, they would burn.

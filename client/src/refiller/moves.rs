@@ -8,6 +8,7 @@ use crate::events::Event;
 use crate::local_pool::{CLOCK, LocalPool};
 use crate::tally::MOVES;
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Refiller {
@@ -24,6 +25,15 @@ impl Refiller {
             in_parts(&self.shared, |pools| pools.iter().for_each(|pool| move_on(pool))).await;
         }
         failure.all_failed
+    }
+
+    /// Lets all pools move on to another session, which has begun because another allocator than before has answered the
+    /// asks of `pools`. The answer is not used. Nothing is sent before all pools have moved on.
+    pub(super) async fn meet_another(&mut self, pools: &[Arc<LocalPool>]) {
+        let allocator = self.transports[self.connection.place()].name();
+        tracing::warn!(%allocator, "another allocator answers at this address, or it was restarted; a new session begins");
+        pools.iter().for_each(|pool| pool.refill().unanswered());
+        in_parts(&self.shared, |pools| pools.iter().for_each(|pool| move_on(pool))).await;
     }
 
     /// Notes that the current allocator has given a good answer.

@@ -233,8 +233,8 @@ impl Registry {
         leased.for_each(|limit| limit.all_unrecognised_above(now));
     }
 
-    /// Begins another session with `upstream`, which disputes this one or is another allocator than before. Loans of other
-    /// upstreams are renewed as before.
+    /// Begins another session with `upstream`, which disputes this one, or is another allocator than before. Loans of
+    /// other upstreams are renewed as before.
     pub fn begin_session_with(&mut self, now: Moment, upstream: &Upstream) {
         self.sessions_above.insert(upstream.clone(), after(self.session_with(upstream)));
         for limits in [&mut self.limits, &mut self.retired] {

@@ -4,13 +4,14 @@
 use lessor::{Client, Event, Events, Limit};
 use lessor_protocol::{CLOCK, Moment};
 use rustix::process::Signal;
-use scenarios::fleet::eventually;
+use scenarios::fleet::{Fleet, eventually};
 use scenarios::process::Allocator;
 use scenarios::vendor::Vendor;
 use serde_json::Value;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 
 const ANYWHERE: &str = "127.0.0.1:0";
@@ -335,6 +336,48 @@ async fn a_rolling_restart_refuses_no_caller_that_waits() {
     assert_eq!(vendor.breach(), None);
     assert!(client.stats().moves >= 3, "the client moved each time its allocator stopped");
     client.shutdown().await;
+}
+
+/// Starts a balancer that passes exchanges on to `allocators` by turns, and nothing else. Returns its URL.
+async fn balanced(allocators: [String; 2]) -> (String, JoinHandle<std::io::Result<()>>) {
+    let (turns, passes) = (Arc::new(AtomicUsize::new(0)), reqwest::Client::new());
+    let pass = move |body: String| async move {
+        let turn = turns.fetch_add(1, Ordering::Relaxed) % allocators.len();
+        let request = passes.post(format!("{}/v1/leases", allocators[turn])).body(body);
+        let answer = request.header("content-type", "application/json").send().await;
+        answer.expect("both answer").text().await.expect("a text")
+    };
+    let router = axum::Router::new().route("/v1/leases", axum::routing::post(pass));
+    let listener = tokio::net::TcpListener::bind(ANYWHERE).await.expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("the listener is bound"));
+    (url, tokio::spawn(async move { axum::serve(listener, router).await }))
+}
+
+/// The bug: the second allocator did not know the lease, so the client counted from zero. Back at the first one, in the
+/// same session, that took all that it had lent for unspent, and lent it again. A region did the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_allocators_behind_one_address_lend_no_permit_twice() {
+    let half =
+        "[[limit]]\nname = \"vendor\"\nrules = [{ kind = \"sliding_window\", limit = 5, per = \"60s\" }]\n";
+    for is_region in [false, true] {
+        let (one, other) = (Fleet::start(&in_memory(half)).await, Fleet::start(&in_memory(half)).await);
+        let (url, balancer) = balanced([one.url.clone(), other.url.clone()]).await;
+        let leased = in_memory(&format!("[[limit]]\nname = \"vendor\"\nupstream = \"{url}\"\n"));
+        let region = if is_region { Some(Fleet::start(&leased).await) } else { None };
+        let asked = region.as_ref().map_or(&url, |region| &region.url);
+        let client = Client::builder(asked).connect().await.expect("it answers");
+        let vendor = Vendor::new(10, Duration::from_secs(60));
+        let tried = Tried::during(&vendor, &client.limit("vendor"), Duration::from_secs(5)).await;
+        assert!(!tried.admitted.is_empty(), "nothing was lent");
+        assert_eq!(vendor.breach(), None, "{} calls, of a region: {is_region}", tried.admitted.len());
+        client.shutdown().await;
+        if let Some(region) = region {
+            region.stop().await;
+        }
+        balancer.abort();
+        one.stop().await;
+        other.stop().await;
+    }
 }
 
 /// Calls stay in flight at the allocator that admitted them, until it must take them for ended. The other allocator

@@ -106,8 +106,8 @@ fn a_pool_that_is_refused_for_good_is_silent_once_all_is_reported() {
     assert!(refill.is_idle(), "the allocator has forgotten the lease of the five permits");
 }
 
-/// The bug: an answer that lends nothing for good counted as a report that was taken in. A role was wrong for a moment: the node
-/// forgot the key, and counted from zero in its session. The allocator took all that it had lent for unspent.
+/// The bug: an answer that lends nothing for good counted as a report that was taken in. A role was wrong for a moment:
+/// the node forgot the key, and counted from zero in its session. The allocator took all that it had lent for unspent.
 #[test]
 fn a_pool_is_not_forgotten_before_a_grant_shows_that_its_spends_are_known() {
     let (slot, mut refill) = holding(5);

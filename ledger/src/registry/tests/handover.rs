@@ -13,7 +13,8 @@ fn asked(registry: &Registry, now: u64, session: u64, seq: u64, spent_total: u64
     grants[0].error.as_ref().map_or(Ok(grants[0].permits), |error| Err(error.code.clone()))
 }
 
-/// The bug: the pattern still knew the session, which had counted from zero at the limit of that name meanwhile. It took all that it had lent for unspent.
+/// The bug: the pattern still knew the session, which had counted from zero at the limit of that name meanwhile. The
+/// pattern took all that it had lent for unspent.
 #[test]
 fn a_session_that_comes_back_to_a_pattern_does_not_count_from_zero_there() {
     for name in ["u/7", "u/7*"] {

@@ -128,8 +128,9 @@ fn a_report_that_was_refused_unread_is_made_again() {
     }
 }
 
-/// The bug: the pool of the pattern and the pool of the new limit both asked their upstream by that name in one session, each with totals of its own.
-/// The upstream disputed them, or took permits of one pool that were spent for permits of the other that came back.
+/// The bug: the pool of the pattern and the pool of the new limit both asked their upstream by that name in one session,
+/// each with totals of its own. The upstream disputed them, or took permits of one pool that were spent for permits of the
+/// other that came back.
 #[test]
 fn a_limit_that_is_put_for_a_name_of_a_leased_pattern_asks_in_a_session_of_its_own() {
     let centre = format!("[[limit]]\nname = \"u/*\"\n{HOUR}");
