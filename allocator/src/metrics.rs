@@ -14,7 +14,10 @@ use lessor_ledger::rejection::Reason;
 use lessor_protocol::{Moment, wire};
 use limit::{LimitMetrics, Totals};
 pub(crate) use limit::{PLACES, Ranks};
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
 use metrics_exporter_prometheus::{
     BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
@@ -380,54 +383,15 @@ fn recorder() -> Result<PrometheusRecorder, BuildError> {
     Ok(builder.build_recorder())
 }
 
+/// Describes all metrics. Each line of the file has the kind of a metric, its name and what it is.
 fn describe() {
-    use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_gauge!("lessor_build_info", "1, with the version as a label");
-    describe_gauge!("lessor_start_time_seconds", "Start of this run of the allocator, since the Unix epoch");
-    describe_gauge!("lessor_epoch", "A number that differs in each run of the allocator");
-    describe_gauge!(
-        "lessor_ready",
-        "1 if every limit lends; 0 in quarantine, while the store cannot be used, and while stopping"
-    );
-    describe_gauge!("lessor_connections", "Open connections");
-    describe_counter!(
-        "lessor_connections_refused_total",
-        "Connections closed at once because their address had the most that it may have"
-    );
-    describe_gauge!(
-        "lessor_resident_bytes",
-        "Resident memory of the process; 0 if the system does not report it"
-    );
-    describe_gauge!(
-        "lessor_memory_short",
-        "1 while resident memory is more than memory_max: no new keys, and few new sessions of keys"
-    );
-    describe_gauge!(
-        "lessor_clock_offset_seconds",
-        "Wall clock of the machine minus the clock of the allocator"
-    );
-    describe_gauge!("lessor_sessions", "Sessions of nodes that the allocator remembers");
-    describe_gauge!("lessor_event_listeners", "Nodes and pages that listen to the events of limits");
-    describe_counter!("lessor_events_total", "Events of limits that were sent");
-    describe_gauge!(
-        "lessor_config_failing",
-        "1 while the configuration file is refused, and its previous content is in force"
-    );
-    describe_counter!("lessor_config_reloads_total", "Reloads of the configuration, by result: ok, refused");
-    describe_counter!("lessor_exchanges_total", "Exchanges of leases, by outcome of the request");
-    describe_counter!("lessor_leaves_total", "Goodbyes of sessions, by outcome of the request");
-    describe_histogram!(
-        "lessor_exchange_seconds",
-        "Duration of an exchange, from the last byte in to the first byte out"
-    );
-    describe_histogram!("lessor_exchange_asks", "Asks in one exchange");
-    describe_counter!(
-        "lessor_refused_total",
-        "Requests refused for the peer that sent them: no identity proven, no right, too many exchanges"
-    );
-    describe_counter!("lessor_asks_wrong_total", "Invalid asks that were not answered, by reason");
-    limit::describe();
-    store::describe();
-    upstream::describe();
-    roots::describe();
+    for line in include_str!("metrics/help.txt").lines() {
+        let (kind, rest) = line.split_once(' ').expect("a kind");
+        let (name, help) = rest.split_once(' ').expect("a name");
+        match kind {
+            "counter" => describe_counter!(name, help),
+            "gauge" => describe_gauge!(name, help),
+            _ => describe_histogram!(name, help),
+        }
+    }
 }

@@ -56,26 +56,3 @@ impl RootMetrics {
         self.failed.increment(swaps as u64);
     }
 }
-
-/// Describes the metrics for `/metrics`.
-pub(super) fn describe() {
-    use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_counter!(
-        "lessor_store_swaps_total",
-        "Swaps of roots in a shared store, by result: done, late (retried), failed (result unknown)"
-    );
-    describe_gauge!(
-        "lessor_store_allocators",
-        "Allocators that lend by the shared store now, this one included"
-    );
-    describe_gauge!("lessor_config_version", "The store.version of the configuration in force");
-    describe_gauge!(
-        "lessor_config_serial",
-        "Serial number of the newest change of a limit over the API at any allocator of the store, as known here"
-    );
-    describe_gauge!(
-        "lessor_store_config_version",
-        "The highest store.version that an allocator of the shared store had, by which its limits go"
-    );
-    describe_histogram!("lessor_store_swap_seconds", "Time that a shared store took for a batch of swaps");
-}

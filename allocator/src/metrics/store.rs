@@ -44,19 +44,3 @@ impl StoreMetrics {
         self.restored.set(pools as f64);
     }
 }
-
-/// Describes the metrics for `/metrics`.
-pub(super) fn describe() {
-    use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_counter!(
-        "lessor_store_commits_total",
-        "Batches written to the store, by result: ok (durable), failed"
-    );
-    describe_histogram!(
-        "lessor_store_commit_seconds",
-        "Time until a batch was durable; an answer that lends may wait for it"
-    );
-    describe_counter!("lessor_store_pools_written_total", "Checkpoints of pools written to the store");
-    describe_gauge!("lessor_store_failing", "1 while the store cannot be used, and nothing new is lent");
-    describe_gauge!("lessor_store_restored_pools", "Pools that went on at the start from their checkpoints");
-}

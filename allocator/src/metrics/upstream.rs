@@ -69,18 +69,3 @@ impl UpstreamMetrics {
         self.unfit.increment(answers as u64);
     }
 }
-
-/// Describes the metrics for `/metrics`.
-pub(super) fn describe() {
-    use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_counter!(
-        "lessor_upstream_exchanges_total",
-        "Exchanges with an allocator or store that limits are leased from, by result"
-    );
-    describe_histogram!("lessor_upstream_exchange_seconds", "Time until an upstream answered");
-    describe_counter!(
-        "lessor_upstream_unfit_total",
-        "Unusable answers of an upstream for single pools; the log gives the reason"
-    );
-    describe_gauge!("lessor_upstream_up", "1 while the upstream answers");
-}

@@ -7,8 +7,8 @@ use crate::sizing::Scarcity;
 use lessor_protocol::{Answer, Ask, Moment, PERMITS_MAX, RefusalReason};
 use std::time::Duration;
 
-/// The figures of one limit, summed over its pools.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The figures of one limit, summed over its pools. The default is a limit without pools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// The most one call can ever take from one pool.
     pub ceiling: u64,
