@@ -4,13 +4,12 @@ use crate::client::Encryptor;
 use http::Uri;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
-use std::io::{self, IoSlice};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 use tower_service::Service;
@@ -42,24 +41,24 @@ impl Connector {
         Connector { socket: Some(path.into()), ..Connector::new(None, patience) }
     }
 
-    async fn connect(mut self, uri: Uri) -> Result<TokioIo<Stream>, Problem> {
+    async fn connect(mut self, uri: Uri) -> Result<TokioIo<Box<dyn Stream>>, Problem> {
         if let Some(path) = &self.socket {
-            return Ok(TokioIo::new(Stream(Box::new(UnixStream::connect(path).await?))));
+            return Ok(TokioIo::new(Box::new(UnixStream::connect(path).await?)));
         }
         let is_encrypted = uri.scheme_str() == Some("https");
         let name = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
         let stream = self.plain.call(uri).await?.into_inner();
         if !is_encrypted {
-            return Ok(TokioIo::new(Stream(Box::new(stream))));
+            return Ok(TokioIo::new(Box::new(stream)));
         }
         let tls = self.tls.ok_or("this client is not set up for TLS")?;
         let stream = tls.connect(&name, stream).await?;
-        Ok(TokioIo::new(Stream(Box::new(stream))))
+        Ok(TokioIo::new(Box::new(stream)))
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Stream>;
+    type Response = TokioIo<Box<dyn Stream>>;
     type Error = Problem;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Problem>> + Send>>;
 
@@ -76,52 +75,13 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A byte stream.
-trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Wire for S {}
-
 /// A connection, encrypted or not.
-pub(crate) struct Stream(Box<dyn Wire>);
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl Connection for Stream {
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Connection for Box<dyn Stream> {
     fn connected(&self) -> Connected {
         Connected::new()
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
