@@ -11,8 +11,9 @@ use self::gateway::{KeyValue, NestedAnswer, TXN, Txn, TxnAnswer};
 use self::line::{Broken, Line};
 use self::seen::Seen;
 use self::txn::{Keys, LOAD_MAX};
+use super::outcome::{self, became_another};
 use super::url::EtcdPlace;
-use super::{Cell, CellsConfig, CellsError, Password, Swap, Swapped, Timeline, VALUE_MAX, outcome, tls};
+use super::{CellsConfig, CellsError, Loaded, Password, Swap, Swapped, Timeline, VALUE_MAX, tls};
 use axum::body::Bytes;
 use lessor_tls::Encryptor;
 use std::fmt;
@@ -46,10 +47,6 @@ impl Shared {
 
     fn seen<T>(&self, what: impl FnOnce(&mut Seen) -> T) -> T {
         what(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn no_answer(&self) -> CellsError {
-        CellsError::Unreachable(format!("no answer within {:?}", self.config.timeout))
     }
 }
 
@@ -91,17 +88,10 @@ impl Etcd {
         Etcd { shared: Arc::clone(&self.shared), line: None, endpoint: self.endpoint }
     }
 
-    pub(super) async fn timeline(&mut self) -> Result<Timeline, CellsError> {
-        Ok(self.load(&[]).await?.0)
-    }
-
     /// Loads cells. The cells of one transaction are of one instant. Of several transactions, the last cell is read
     /// last.
-    pub(super) async fn load(
-        &mut self,
-        names: &[String],
-    ) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
-        let (patience, late) = (self.shared.config.timeout, self.shared.no_answer());
+    pub(super) async fn load(&mut self, names: &[String]) -> Result<Loaded, CellsError> {
+        let (patience, late) = (self.shared.config.timeout, self.shared.config.no_answer());
         timeout(patience, self.load_all(names)).await.map_err(|_| late)?
     }
 
@@ -110,11 +100,11 @@ impl Etcd {
         timeline: &Timeline,
         swaps: &[Swap],
     ) -> Result<Vec<Swapped>, CellsError> {
-        let (patience, late) = (self.shared.config.timeout, self.shared.no_answer());
+        let (patience, late) = (self.shared.config.timeout, self.shared.config.no_answer());
         timeout(patience, self.swap_all(timeline, swaps)).await.map_err(|_| late)?
     }
 
-    async fn load_all(&mut self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+    async fn load_all(&mut self, names: &[String]) -> Result<Loaded, CellsError> {
         self.begin_anew().await?;
         let (first, rest) = names.split_at(names.len().min(LOAD_MAX));
         let (timeline, mut cells) = self.load_part(first).await?;
@@ -129,7 +119,7 @@ impl Etcd {
     }
 
     /// Loads cells in one transaction. Makes the mark of the timeline if there is none.
-    async fn load_part(&mut self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+    async fn load_part(&mut self, names: &[String]) -> Result<Loaded, CellsError> {
         let txn = self.shared.keys.load(names);
         for _ in 0..MARKS_MAX {
             let before = self.shared.seen(|seen| seen.known());
@@ -274,8 +264,4 @@ impl Etcd {
             None => endpoints::connect(&self.shared, &mut self.endpoint).await,
         }
     }
-}
-
-fn became_another() -> CellsError {
-    CellsError::Unreachable("the store went to another timeline meanwhile".to_owned())
 }

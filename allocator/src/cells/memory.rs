@@ -1,7 +1,7 @@
 //! Cells in the memory of this process, with the same behaviour as other stores. For tests and simulators, which can
 //! make calls fail.
 
-use super::{Cell, CellsError, Swap, Swapped, Table, Timeline};
+use super::{CellsError, Loaded, Swap, Swapped, Table, Timeline};
 use lessor_protocol::entropy;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,11 +47,7 @@ impl Memory {
         look(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(super) fn timeline(&self) -> Result<Timeline, CellsError> {
-        self.call(|table| Ok(table.timeline().clone()))
-    }
-
-    pub(super) fn load(&self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+    pub(super) fn load(&self, names: &[String]) -> Result<Loaded, CellsError> {
         self.call(|table| Ok((table.timeline().clone(), table.load(names))))
     }
 

@@ -68,7 +68,14 @@ impl CellsConfig {
             timeout: Self::TIMEOUT,
         }
     }
+
+    fn no_answer(&self) -> CellsError {
+        CellsError::Unreachable(format!("no answer within {:?}", self.timeout))
+    }
 }
+
+/// Cells in the order of their names, and the timeline that they are on.
+type Loaded = (Timeline, Vec<Option<Cell>>);
 
 /// A handle on the cells of a store, with one connection (to a cluster: one for each master) and one call at a time. It
 /// connects when it is used, and again after a call that failed. A call whose future is dropped counts as failed: it
@@ -120,13 +127,7 @@ impl Cells {
 
     /// Returns the timeline that the store is on.
     pub async fn timeline(&mut self) -> Result<Timeline, CellsError> {
-        match self {
-            Cells::Memory(memory) => memory.timeline(),
-            Cells::Redis(redis) => redis.timeline().await,
-            Cells::Cluster(cluster) => cluster.timeline().await,
-            Cells::Postgres(postgres) => postgres.timeline().await,
-            Cells::Etcd(etcd) => etcd.timeline().await,
-        }
+        Ok(self.load(&[]).await?.0)
     }
 
     /// Returns the time of the store's clock, since the epoch. The caller bounds the moment of that reading by when it
@@ -145,7 +146,7 @@ impl Cells {
     }
 
     /// Loads the cells with these names, in their order, and the timeline that they are on.
-    pub async fn load(&mut self, names: &[String]) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+    pub async fn load(&mut self, names: &[String]) -> Result<Loaded, CellsError> {
         check::names(names)?;
         match self {
             Cells::Memory(memory) => memory.load(names),

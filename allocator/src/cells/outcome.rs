@@ -1,4 +1,4 @@
-//! The outcome of a batch, which may be done in part.
+//! Outcomes of calls: a batch may be done in part, and the timeline may change meanwhile.
 
 use super::{CellsError, Swapped};
 
@@ -17,4 +17,9 @@ pub(super) fn of_batch(
         None => Ok(swapped),
         Some(error) => Err(error.of_batch(swapped.contains(&Swapped::Done))),
     }
+}
+
+/// The store changed its timeline during a call.
+pub(super) fn became_another() -> CellsError {
+    CellsError::Unreachable("the store went to another timeline meanwhile".to_owned())
 }

@@ -9,7 +9,7 @@ use self::line::Line;
 use self::sql::Statements;
 use super::tls::MakeTls;
 use super::url::PostgresPlace;
-use super::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, tls};
+use super::{CellsConfig, CellsError, Loaded, Swap, Swapped, Timeline, tls};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
@@ -29,12 +29,6 @@ struct Shared {
     config: CellsConfig,
     tls: Option<MakeTls>,
     statements: Statements,
-}
-
-impl Shared {
-    fn no_answer(&self) -> CellsError {
-        CellsError::Unreachable(format!("no answer within {:?}", self.config.timeout))
-    }
 }
 
 /// See [`Cells`](super::Cells).
@@ -64,14 +58,7 @@ impl Postgres {
         Postgres { shared: Arc::clone(&self.shared), line: None, host: self.host }
     }
 
-    pub(super) async fn timeline(&mut self) -> Result<Timeline, CellsError> {
-        Ok(self.load(&[]).await?.0)
-    }
-
-    pub(super) async fn load(
-        &mut self,
-        names: &[String],
-    ) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+    pub(super) async fn load(&mut self, names: &[String]) -> Result<Loaded, CellsError> {
         self.call(async |line, shared| load(line, shared, names).await).await
     }
 
@@ -132,7 +119,7 @@ impl Postgres {
             Ok::<_, CellsError>((line, answer))
         })
         .await
-        .map_err(|_| shared.no_answer())??;
+        .map_err(|_| shared.config.no_answer())??;
         if let Ok(_) | Err(CellsError::Moved { .. } | CellsError::NotDurable(_)) = &answer {
             self.line = Some(line);
         }
@@ -171,11 +158,7 @@ impl From<tokio_postgres::Error> for Broken {
     }
 }
 
-async fn load(
-    line: &Line,
-    shared: &Shared,
-    names: &[String],
-) -> Result<(Timeline, Vec<Option<Cell>>), Broken> {
+async fn load(line: &Line, shared: &Shared, names: &[String]) -> Result<Loaded, Broken> {
     let replicas = i64::from(shared.config.replicas);
     let rows = line.client().query(line.load(), &[&names, &replicas]).await?;
     let mut found = HashMap::with_capacity(rows.len());

@@ -13,7 +13,7 @@ use self::line::Line;
 use self::script::SwapArgs;
 use super::tls;
 use super::url::{Address, RedisPlace};
-use super::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, outcome};
+use super::{CellsConfig, CellsError, Loaded, Swap, Swapped, Timeline, outcome};
 use ::redis::Pipeline;
 use lessor_tls::Encryptor;
 use std::fmt;
@@ -36,10 +36,6 @@ impl Shared {
     /// Returns the key of a cell. Only the part in braces decides about its slot in a cluster: all but the prefix.
     fn key(&self, name: &str) -> String {
         format!("{}:{{{name}}}", self.config.prefix)
-    }
-
-    fn no_answer(&self) -> CellsError {
-        CellsError::Unreachable(format!("no answer within {:?}", self.config.timeout))
     }
 }
 
@@ -65,16 +61,9 @@ impl Redis {
         Redis { shared: Arc::clone(&self.shared), line: None }
     }
 
-    pub(super) async fn timeline(&mut self) -> Result<Timeline, CellsError> {
-        Ok(self.load(&[]).await?.0)
-    }
-
     /// Loads cells. If the timeline is the same before and after, the cells between are on it, because no id comes
     /// back.
-    pub(super) async fn load(
-        &mut self,
-        names: &[String],
-    ) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+    pub(super) async fn load(&mut self, names: &[String]) -> Result<Loaded, CellsError> {
         let mut pipeline = Pipeline::with_capacity(names.len() + 2);
         pipeline.cmd("INFO").arg("replication");
         for name in names {
@@ -87,9 +76,7 @@ impl Redis {
             let mut answers = answers.into_iter();
             let timeline = State::of(answers.next().unwrap_or(Answer::Strange))?.master()?;
             if State::of(last)?.master()? != timeline {
-                return Err(CellsError::Unreachable(
-                    "the store went to another timeline meanwhile".to_owned(),
-                ));
+                return Err(outcome::became_another());
             }
             let found = names.iter().zip(answers).map(|(name, answer)| script::cell(name, answer));
             Ok((timeline, found.collect::<Result<_, _>>()?))
@@ -146,7 +133,7 @@ impl Redis {
             Ok::<_, CellsError>((line, answer))
         })
         .await
-        .map_err(|_| shared.no_answer())??;
+        .map_err(|_| shared.config.no_answer())??;
         if let Ok(_) | Err(CellsError::Moved { .. } | CellsError::NotDurable(_)) = &answer {
             self.line = Some(line);
         }

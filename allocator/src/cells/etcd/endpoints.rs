@@ -34,7 +34,7 @@ async fn are_one(shared: &Arc<Shared>, line: &Line) -> Result<(), CellsError> {
     for endpoint in (0..shared.place.hosts.len()).filter(|endpoint| *endpoint != line.endpoint) {
         let shared = Arc::clone(shared);
         let patience = shared.config.timeout / 4;
-        others.spawn(async move { Line::open(&shared, endpoint, patience, shared.no_answer()).await });
+        others.spawn(async move { Line::open(&shared, endpoint, patience, shared.config.no_answer()).await });
     }
     while let Some(opened) = others.join_next().await {
         match opened {

@@ -17,7 +17,7 @@ use super::answer::Answer;
 use super::script::{self, SwapArgs};
 use super::{Shared, at};
 use crate::cells::url::{Address, RedisPlace};
-use crate::cells::{Cell, CellsConfig, CellsError, Swap, Swapped, Timeline, outcome};
+use crate::cells::{Cell, CellsConfig, CellsError, Loaded, Swap, Swapped, Timeline, outcome};
 use lessor_protocol::{CLOCK, Moment};
 use redis::Pipeline;
 use std::collections::BTreeMap;
@@ -82,16 +82,9 @@ impl Cluster {
         Cluster { shared, lines, known, told: None, is_stale: false, silent }
     }
 
-    pub(in crate::cells) async fn timeline(&mut self) -> Result<Timeline, CellsError> {
-        Ok(self.load(&[]).await?.0)
-    }
-
     /// Loads cells; the last one is read last. All masters are asked for their ids first, so that the timeline is the
     /// present one: two allocators that load at the same time see the same timeline.
-    pub(in crate::cells) async fn load(
-        &mut self,
-        names: &[String],
-    ) -> Result<(Timeline, Vec<Option<Cell>>), CellsError> {
+    pub(in crate::cells) async fn load(&mut self, names: &[String]) -> Result<Loaded, CellsError> {
         let deadline = self.deadline();
         let mut first = None;
         for _ in 0..ROUNDS_MAX {

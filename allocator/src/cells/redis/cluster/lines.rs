@@ -48,7 +48,7 @@ impl Lines {
             let shared = Arc::clone(shared);
             asking.spawn(async move {
                 let asked = timeout(span, one(&shared, &address, line, question)).await;
-                (place, asked.unwrap_or_else(|_| (None, Err(shared.no_answer()))))
+                (place, asked.unwrap_or_else(|_| (None, Err(shared.config.no_answer()))))
             });
         }
         while let Some(one) = asking.join_next().await {
