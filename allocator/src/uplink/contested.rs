@@ -1,9 +1,10 @@
 //! Limits on which the allocators of one store disagree, where none of them can tell which one is right.
 
-use lessor_ledger::roots::{RootError, limit_of};
+use lessor_ledger::roots::RootError;
 use std::collections::BTreeSet;
 
-/// Limits that were reported once, for each version of the configuration. `limits` go by other rules in the store under
+/// Limits that were reported once, for each version of the configuration, as they are configured: the names of a pattern
+/// come without end. `limits` go by other rules in the store under
 /// the same version. From `unleased` nothing is leased: they are below another limit there, which this configuration does
 /// not say, or cannot be read.
 #[derive(Debug, Default)]
@@ -16,10 +17,12 @@ pub(super) struct Contested {
 }
 
 impl Contested {
-    /// Reports that the root `cell` goes by other rules, while the configuration here has this `version`.
-    pub(super) fn tell(&mut self, cell: &str, version: u64) {
+    /// Reports that a root of `limit` goes by other rules, while the configuration here has this `version`.
+    pub(super) fn tell(&mut self, limit: &str, version: u64) {
         self.reset_for(version);
-        let Some(limit) = limit_of(cell).filter(|limit| !self.limits.contains(*limit)) else { return };
+        if self.limits.contains(limit) {
+            return;
+        }
         tracing::warn!(
             limit,
             version,
@@ -68,6 +71,13 @@ impl Contested {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use lessor_ledger::pool::Past;
+    use lessor_ledger::registry::{Caller, Entry, Registry};
+    use lessor_ledger::share::Owner;
+    use lessor_protocol::wire::AskBody;
+    use lessor_protocol::{Moment, NodeName};
+    use std::time::Duration;
 
     /// The bug: a limit that a newer version wrote was reported with each ask of each of its keys.
     #[test]
@@ -76,6 +86,34 @@ mod tests {
         let mut told = |limit, version| contested.tell_of_unleased(limit, version, &RootError::Format);
         assert_eq!((0..1_000).filter(|_| told("a", 1)).count(), 1);
         assert_eq!([told("b", 1), told("a", 2), told("a", 2)], [true, true, false]);
+    }
+
+    /// The bug: each name of a pattern was reported, and remembered.
+    #[test]
+    fn a_pattern_is_told_of_once_whatever_its_names() {
+        let limit =
+            "[[limit]]\nname = \"api/*\"\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"1s\" }]";
+        let store = "[store]\nkind = \"redis\"\nurl = \"redis://h\"\n";
+        let config = Config::parse(&[store, limit].concat()).expect("valid");
+        let now = Moment::from_nanos(1_000_000_000_000);
+        let mut registry = Registry::new(&config.limits, config.clocks, Past::None, now, 7);
+        let (node, owner) = (NodeName::try_new("n").expect("valid"), Owner::NONE);
+        let caller = Caller { node, session: 1, seq: 1, rtt: Duration::ZERO, owner };
+        let ask =
+            |name: usize| AskBody { limit: format!("api/{name}"), want: 1, waiting: 1, ..AskBody::default() };
+        let asks: Vec<Entry> = (0..1_000).map(|name| Entry::Ask(ask(name))).collect();
+        registry.leases(now, &caller, &asks);
+        let upstream = registry.upstreams().pop_first().expect("the store");
+        let due = registry.asks_above(now, &upstream, Duration::ZERO);
+        assert_eq!(due.asks.len(), 1_000);
+        let mut contested = Contested::default();
+        let mut told = 0;
+        for (asker, ask) in due.askers.iter().zip(&due.asks) {
+            told += usize::from(contested.tell_of_unleased(asker.limit(), 1, &RootError::Format));
+            let limit = registry.configured_for(&ask.limit).expect("a pattern");
+            contested.tell(&limit, 1);
+        }
+        assert_eq!((told, contested.unleased.len(), contested.limits.len()), (1, 1, 1));
     }
 
     #[test]

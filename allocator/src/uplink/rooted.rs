@@ -11,7 +11,8 @@ use lessor_ledger::overrides::{LimitOverrides, Suspensions, Version};
 use lessor_ledger::registry::DueAbove;
 use lessor_ledger::rejection::AskRejection;
 use lessor_ledger::roots::{
-    Call, HEAD, Host, Member, MemberError, Next, Notice, OVERRIDES, Reply, RootAsk, RootError, Said, to_pool,
+    Call, HEAD, Host, Member, MemberError, Next, Notice, OVERRIDES, Reply, RootAsk, RootError, Said,
+    limit_of, to_pool,
 };
 use lessor_protocol::clock::wall;
 use lessor_protocol::trace::TARGET;
@@ -60,14 +61,15 @@ impl Rooted {
         let rtt = Duration::from_millis(request.rtt_ms);
         let first = self.member.ask(request.session, request.seq, rtt, shared.now(), &mut here);
         let answers = carry(&mut self.cells, &mut self.member, &mut here, first).await;
-        let grants = due.asks.iter().zip(answers.map_err(|error| broken(&error))?);
-        let grants = grants.map(|(ask, answer)| {
+        let asked = due.askers.iter().zip(&due.asks);
+        let grants = asked.zip(answers.map_err(|error| broken(&error))?);
+        let grants = grants.map(|((asker, ask), answer)| {
             let (limit, key) = (ask.limit.as_str(), ask.key.as_deref());
             if let Some(Err(error @ (RootError::Below(_) | RootError::Format | RootError::TooLarge(_)))) =
                 &answer
             {
                 let version = shared.shared_store_status().overrides().file();
-                self.contested.tell_of_unleased(limit, version, error);
+                self.contested.tell_of_unleased(asker.limit(), version, error);
             }
             match to_pool(answer) {
                 Ok(Reply { answer, safe, groups }) => {
@@ -280,7 +282,9 @@ impl Host for Here<'_> {
                  stay in the store until it asks them again"
             ),
             Notice::Contested(cell) => {
-                self.contested.tell(&cell, self.shared.shared_store_status().overrides().file())
+                let version = self.shared.shared_store_status().overrides().file();
+                let limit = self.shared.beside(|registry, _| registry.configured_for(limit_of(&cell)?));
+                limit.into_iter().for_each(|limit| self.contested.tell(&limit, version));
             }
             Notice::Swapped { done, late, took } => roots.swapped(done, late, took),
             Notice::NotSwapped(swaps) => roots.failed(swaps),

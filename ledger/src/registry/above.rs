@@ -28,6 +28,13 @@ pub struct Asker {
     groups: Vec<GroupAsk>,
 }
 
+impl Asker {
+    /// Returns the name or pattern of its limit, as it is configured.
+    pub fn limit(&self) -> &str {
+        &self.limit
+    }
+}
+
 /// The asks that are due to an upstream.
 #[derive(Debug, Default)]
 pub struct DueAbove {

@@ -243,6 +243,11 @@ impl Registry {
         self.limits.get_mut_for(name)
     }
 
+    /// Returns the name or pattern of the limit of an ask for `name`, as it is configured.
+    pub fn configured_for(&self, name: &str) -> Option<String> {
+        self.limits.named_for(name)
+    }
+
     /// Whether the session of `caller` belongs to another owner. Such a caller gets no answer, and cannot end the
     /// session.
     pub fn is_of_another(&self, caller: &Caller) -> bool {
