@@ -2,7 +2,7 @@
 //! removed over the API since, as far as they still fit. The start of a server calls this; the
 //! [`Registry`](lessor_ledger::registry) keeps the limits.
 
-use crate::config::{LimitConfig, limit_from_json};
+use crate::config::{LimitConfig, limit_from_decision};
 use crate::store::{DecisionRow, PutRow};
 use lessor_ledger::named::LIMITS_MAX;
 use lessor_ledger::registry::{by_name, wrong_parent};
@@ -71,7 +71,7 @@ pub(crate) fn limits_with_overrides(
 
 /// Returns the decided limit, if the file still says the same of it as at the time of the decision.
 fn understood(name: &str, put: &PutRow, file: Option<&LimitConfig>) -> Result<Option<LimitConfig>, String> {
-    let read = |value: &Value| limit_from_json(name, value).map_err(|error| error.problem().to_owned());
+    let read = |value: &Value| limit_from_decision(name, value).map_err(|error| error.problem().to_owned());
     if put.file.as_ref().map(read).transpose()?.as_ref() != file {
         return Err("the file has changed this limit since".to_owned());
     }

@@ -1,6 +1,6 @@
 //! The limits of the file merged with the overrides of a shared store.
 
-use crate::config::{Config, LimitConfig, StoreConfig, limit_from_json};
+use crate::config::{Config, LimitConfig, StoreConfig, limit_from_decision};
 use lessor_ledger::overrides::{EffectiveLimits, ReadLimit};
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ pub(crate) fn begin(config: &Config) -> Overrides {
 
 impl ReadLimit for StoreConfig {
     fn read(&self, name: &str, put: &Value) -> Result<LimitConfig, String> {
-        let mut limit = limit_from_json(name, put).map_err(|error| error.problem().to_owned())?;
+        let mut limit = limit_from_decision(name, put).map_err(|error| error.problem().to_owned())?;
         self.lends(&mut limit)?;
         Ok(limit)
     }

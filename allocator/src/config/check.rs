@@ -17,7 +17,15 @@ use lessor_protocol::{ClockBounds, NodeName, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Config, ConfigError> {
+/// Checks a limit, see [`limit_text::limit`].
+pub(super) type CheckLimit = fn(&RawLimit, Duration, limit_text::Address) -> Result<LimitConfig, String>;
+
+pub(super) fn config(
+    text: &str,
+    raw: &RawConfig,
+    margin: Duration,
+    check_limit: CheckLimit,
+) -> Result<Config, ConfigError> {
     if raw.limit.len() > LIMITS_MAX {
         let beyond = format!("limit[{LIMITS_MAX}]");
         let problem =
@@ -26,7 +34,7 @@ pub(super) fn config(text: &str, raw: &RawConfig, margin: Duration) -> Result<Co
     }
     let mut names = BTreeSet::new();
     let mut limits = vec![];
-    let check = |index: usize| Check { text, limit: &raw.limit[index], index, margin };
+    let check = |index: usize| Check { text, limit: &raw.limit[index], index, margin, check_limit };
     for (index, limit) in raw.limit.iter().enumerate() {
         if !names.insert(&limit.name) {
             let name = &limit.name;
@@ -162,6 +170,7 @@ struct Check<'a> {
     index: usize,
     /// The margin of sliding windows that name none.
     margin: Duration,
+    check_limit: CheckLimit,
 }
 
 impl Check<'_> {
@@ -172,7 +181,7 @@ impl Check<'_> {
     }
 
     fn limit(&self) -> Result<LimitConfig, ConfigError> {
-        let checked = limit_text::limit(self.limit, self.margin, upstream::address);
+        let checked = (self.check_limit)(self.limit, self.margin, upstream::address);
         checked.map_err(|problem| self.wrong(problem))
     }
 }

@@ -26,8 +26,9 @@ pub use lessor_ledger::named::{NAMES_MAX, Named, Names, named_for};
 pub use lessor_ledger::registry::{
     ByNode, DEPTH_MAX, KEYS_MAX, Keyed, LESSEES_MAX, LimitConfig, Upstream, key_above,
 };
-use lessor_ledger::rule_text;
+use lessor_ledger::{limit_text, rule_text};
 pub use listen::Listen;
+pub(crate) use one::limit_from_decision;
 pub use one::limit_from_json;
 
 use crate::cells::CellsConfig;
@@ -183,7 +184,7 @@ impl Config {
     pub fn parse_with_margin(text: &str, folder: &Path, margin: Duration) -> Result<Self, ConfigError> {
         let mut raw = raw::read(text)?;
         paths::place(&mut raw, folder);
-        check::config(text, &raw, margin)
+        check::config(text, &raw, margin, limit_text::limit)
     }
 }
 

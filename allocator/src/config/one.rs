@@ -1,7 +1,9 @@
 //! One limit as JSON, as the admin API takes it: the same shape and the same checks as in the file. A name in the body
 //! must be the one in the path.
 
-use super::{Config, ConfigError, LimitConfig};
+use super::{ConfigError, LimitConfig, check, raw};
+use lessor_ledger::limit_text;
+use lessor_ledger::rule::SlidingWindow;
 use lessor_protocol::PERMITS_MAX;
 use serde_json::Value;
 
@@ -10,6 +12,18 @@ use serde_json::Value;
 /// # Errors
 /// If `body` is wrong. The error is the first problem.
 pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigError> {
+    read(name, body, limit_text::limit)
+}
+
+/// Parses the limit `name` from a decision that an earlier run may have kept, see [`limit_text::decided_limit`].
+///
+/// # Errors
+/// If the decision is wrong. The error is the first problem.
+pub(crate) fn limit_from_decision(name: &str, put: &Value) -> Result<LimitConfig, ConfigError> {
+    read(name, put, limit_text::decided_limit)
+}
+
+fn read(name: &str, body: &Value, check_limit: check::CheckLimit) -> Result<LimitConfig, ConfigError> {
     let wrong = |problem: String| ConfigError::at("", 0, problem);
     let Value::Object(members) = body else {
         return Err(wrong("the body is no object: send the keys of a [[limit]]".to_owned()));
@@ -41,7 +55,8 @@ pub fn limit_from_json(name: &str, body: &Value) -> Result<LimitConfig, ConfigEr
     let limit = toml::Value::try_from(Value::Object(members))
         .map_err(|error| wrong(format!("limit {name:?}: {error}")))?;
     document.insert("limit".to_owned(), toml::Value::Array(vec![limit]));
-    let mut config = Config::parse(&document.to_string())?;
+    let text = document.to_string();
+    let mut config = check::config(&text, &raw::read(&text)?, SlidingWindow::MARGIN, check_limit)?;
     Ok(LimitConfig { parent, ..config.limits.remove(0) })
 }
 
@@ -57,6 +72,7 @@ fn has(value: &Value, is_it: fn(&Value) -> bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
     use serde_json::json;
 
     fn wrong(body: Value) -> (Option<String>, String) {

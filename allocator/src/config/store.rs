@@ -5,7 +5,6 @@ use super::{LimitConfig, SharedStore, StoreConfig, Upstream, upstream};
 use crate::cells::{Cells, CellsConfig, CellsError, StoreUrl, check_prefix};
 use lessor_ledger::roots::TimeSource;
 use lessor_ledger::rule_text::{Count, Timespan};
-use lessor_protocol::PERMITS_MAX;
 use std::path::Path;
 use std::time::Duration;
 
@@ -127,8 +126,9 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
         }
     })?;
     let version = raw.version.map_or(1, |Count(version)| version);
-    if version > PERMITS_MAX {
-        return Err(format!("store.version is {version}: use at most {PERMITS_MAX}"));
+    // A file holds no larger number, and a newer file has to pass the version of each file that a store knows.
+    if i64::try_from(version).is_err() {
+        return Err(format!("store.version is {version}: use at most {}", i64::MAX));
     }
     Ok(SharedStore { cells, password_file: password_file.map(Into::into), version })
 }

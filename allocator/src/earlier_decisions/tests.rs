@@ -10,6 +10,7 @@ use lessor_ledger::registry::Registry;
 use lessor_ledger::registry::limit::PoolId;
 use lessor_ledger::rule::Gap;
 use lessor_protocol::{Moment, NodeName};
+use serde_json::json;
 use std::time::Duration;
 
 const NOW: Moment = Moment::from_nanos(1_000_000_000_000);
@@ -188,4 +189,26 @@ fn a_limit_with_the_largest_numbers_stays_removed() {
     assert!(registry.remove("a*"));
     written.apply(&registry.write_down(NOW));
     assert_eq!(after(&file, &written), (named(&[("b", 1)]), vec![]));
+}
+
+/// The bug: a decision from before there were such bounds was dropped, and the higher limit of the file held.
+#[test]
+fn a_decision_with_more_than_a_file_may_have_holds() {
+    let file = config(&[limit("a", 1_000)]);
+    let (mut registry, mut written) = (began(&file), Written::default());
+    put(&mut registry, limit("a", 400));
+    written.apply(&registry.write_down(NOW));
+    let nodes = |end: &str| (0..300).map(|node| (format!("n{node}{end}"), json!(1))).collect::<Value>();
+    let more = [
+        ("guaranteed", nodes("")),
+        ("weights", nodes("*")),
+        ("priorities", json!({ "n": 1_u64 << 53 })),
+        ("lessees_max", json!(1_u64 << 53)),
+    ];
+    for (member, value) in more {
+        let mut written = written.clone();
+        let row = written.decisions.get_mut("a").and_then(|row| row.put.as_mut()).expect("it was put");
+        row.limit.as_mut().expect("a limit")[member] = value;
+        assert_eq!(after(&file, &written), (named(&[("a", 400)]), vec![]), "{member}");
+    }
 }

@@ -17,6 +17,20 @@ const RULES_MAX: usize = 16;
 /// # Errors
 /// The first problem, beginning with the key.
 pub fn limit(raw: &RawLimit, margin: Duration, address: Address) -> Result<LimitConfig, String> {
+    sharing::check_bounds(raw)?;
+    let counts = [("keys_max", raw.keys_max), ("names_max", raw.names_max), ("lessees_max", raw.lessees_max)];
+    for (name, count) in counts {
+        at_least_one(name, count, 1)?;
+    }
+    decided_limit(raw, margin, address)
+}
+
+/// Checks as [`limit`] does, but not how many entries the limit has, nor how large its counts are. An earlier version
+/// may have had other bounds when it kept a decision about the limit, and without that decision the file holds.
+///
+/// # Errors
+/// The first problem, beginning with the key.
+pub fn decided_limit(raw: &RawLimit, margin: Duration, address: Address) -> Result<LimitConfig, String> {
     Check { limit: raw, margin, address }.checked()
 }
 
@@ -29,11 +43,23 @@ pub type Address = fn(&str) -> Result<Upstream, String>;
 /// # Errors
 /// The problem, beginning with the `name` of the bound.
 pub fn at_least_one(name: &str, raw: Option<Count>, default: usize) -> Result<usize, String> {
+    match raw {
+        Some(Count(given)) if given > PERMITS_MAX => Err(out_of_bounds(name, given)),
+        raw => count(name, raw, default),
+    }
+}
+
+/// Checks a bound, which is at least one.
+fn count(name: &str, raw: Option<Count>, default: usize) -> Result<usize, String> {
     let Some(Count(given)) = raw else {
         return Ok(default);
     };
-    let count = usize::try_from(given).ok().filter(|_| (1..=PERMITS_MAX).contains(&given));
-    count.ok_or_else(|| format!("{name} is {given}: use a number from 1 to {PERMITS_MAX}"))
+    let count = usize::try_from(given).ok().filter(|count| *count > 0);
+    count.ok_or_else(|| out_of_bounds(name, given))
+}
+
+fn out_of_bounds(name: &str, given: u64) -> String {
+    format!("{name} is {given}: use a number from 1 to {PERMITS_MAX}")
 }
 
 struct Check<'a> {
@@ -67,7 +93,7 @@ impl Check<'_> {
             upstream,
             ease_off: raw.ease_off.unwrap_or_else(|| rules.iter().any(is_window)),
             rules,
-            lessees_max: at_least_one("lessees_max", raw.lessees_max, LESSEES_MAX)?,
+            lessees_max: count("lessees_max", raw.lessees_max, LESSEES_MAX)?,
             weights: sharing::weights(raw)?,
         })
     }
@@ -102,7 +128,7 @@ impl Check<'_> {
             )),
             (Names::One, None) => Ok(name),
             (Names::Many { .. }, names_max) => {
-                Ok(name.with_names_max(at_least_one("names_max", names_max, NAMES_MAX)?))
+                Ok(name.with_names_max(count("names_max", names_max, NAMES_MAX)?))
             }
         }
     }
@@ -136,7 +162,7 @@ impl Check<'_> {
 
     fn keyed(&self) -> Result<Keyed, String> {
         match (self.limit.keyed, self.limit.keys_max) {
-            (true, keys_max) => Ok(Keyed::Yes { keys_max: at_least_one("keys_max", keys_max, KEYS_MAX)? }),
+            (true, keys_max) => Ok(Keyed::Yes { keys_max: count("keys_max", keys_max, KEYS_MAX)? }),
             (false, None) => Ok(Keyed::No),
             (false, Some(Count(keys_max))) => {
                 Err(format!("keys_max is {keys_max}, which needs keyed = true: this limit has no keys"))

@@ -8,7 +8,7 @@ mod sharing;
 mod show;
 mod vendor;
 
-pub use check::{Address, at_least_one, limit};
+pub use check::{Address, at_least_one, decided_limit, limit};
 
 use crate::rule_text::{Count, RawRule, Timespan};
 use serde::{Deserialize, Serialize};

@@ -23,6 +23,32 @@ const PATTERNS_MAX: usize = 256;
 /// Most entries of `guaranteed`. Each pool has a level for each of them.
 const GUARANTEED_MAX: usize = 256;
 
+/// Checks how many entries of nodes a limit has, and that no priority is too large.
+pub(super) fn check_bounds(raw: &RawLimit) -> Result<(), String> {
+    let guaranteed = raw.guaranteed.len();
+    if guaranteed > GUARANTEED_MAX {
+        return Err(format!("guaranteed has {guaranteed} entries: use at most {GUARANTEED_MAX}"));
+    }
+    for (name, entries) in
+        [("weights", &raw.weights), ("priorities", &raw.priorities), ("guaranteed", &raw.guaranteed)]
+    {
+        let patterns = entries.keys().filter(|pattern| pattern.ends_with('*')).count();
+        for (count, most, kind) in
+            [(patterns, PATTERNS_MAX, "patterns"), (entries.len() - patterns, NAMES_MAX, "node names")]
+        {
+            if count > most {
+                return Err(format!("{name} has {count} {kind}: use at most {most}"));
+            }
+        }
+    }
+    match raw.priorities.iter().find(|(_, Count(priority))| *priority > PERMITS_MAX) {
+        Some((node, Count(priority))) => {
+            Err(format!("priorities.{node:?} is {priority}: use a number from 0 to {PERMITS_MAX}"))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Checks how a limit with `rules` is shared. For some keys `others` hold instead.
 pub(super) fn sharing<'a>(
     raw: &RawLimit,
@@ -86,18 +112,11 @@ pub(super) fn weights(raw: &RawLimit) -> Result<ByNode, String> {
 
 /// Checks the priorities by node.
 pub(super) fn priorities(raw: &RawLimit) -> Result<ByNode, String> {
-    by_node("priorities", &raw.priorities, |priority| match priority {
-        0..=PERMITS_MAX => Ok(()),
-        _ => Err(format!("is {priority}: use a number from 0 to {PERMITS_MAX}")),
-    })
+    by_node("priorities", &raw.priorities, |_| Ok(()))
 }
 
 /// Checks the guarantees by node.
 pub(super) fn guaranteed(raw: &RawLimit) -> Result<ByNode, String> {
-    let count = raw.guaranteed.len();
-    if count > GUARANTEED_MAX {
-        return Err(format!("guaranteed has {count} entries: use at most {GUARANTEED_MAX}"));
-    }
     by_node("guaranteed", &raw.guaranteed, |permits| match permits {
         0 => Err("is 0: use a number from 1 on, or leave it out".to_owned()),
         _ => Ok(()),
@@ -109,14 +128,6 @@ fn by_node(
     raw: &BTreeMap<String, Count>,
     check: impl Fn(u64) -> Result<(), String>,
 ) -> Result<ByNode, String> {
-    let patterns = raw.keys().filter(|pattern| pattern.ends_with('*')).count();
-    for (count, most, kind) in
-        [(patterns, PATTERNS_MAX, "patterns"), (raw.len() - patterns, NAMES_MAX, "node names")]
-    {
-        if count > most {
-            return Err(format!("{name} has {count} {kind}: use at most {most}"));
-        }
-    }
     let mut pairs = vec![];
     for (pattern, number) in raw {
         let Count(value) = *number;
