@@ -55,6 +55,9 @@ impl Limit {
 
     /// Returns a handle to one key of the limit: a user, a tenant. It takes a lock, so look a key up once and keep the
     /// handle.
+    ///
+    /// A process knows about a million keys of one limit. A handle to a further one refuses everything with
+    /// [`Refusal::Full`] for as long as it lives: look the key up again later.
     pub fn key(&self, key: &str) -> Limit {
         if self.pool.condition() == Condition::Unknown && LimitName::try_new(self.name()).is_err() {
             // Each key of a limit that cannot be is refused as the limit is.

@@ -39,7 +39,8 @@ pub enum Refusal {
     UnknownLimit,
     /// No key can have this text: it is empty, too long, or has characters that keys cannot have.
     BadKey,
-    /// The limit has as many keys, names or sessions as it may. Known ones go on.
+    /// The limit has as many keys, names or sessions as it may, at the allocator or in this process. Known ones go on.
+    /// If it was this process, the handle stays refused: look the limit or key up again.
     Full {
         /// How long to wait before trying again.
         retry_after: Duration,
