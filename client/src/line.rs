@@ -73,13 +73,12 @@ impl Line {
     }
 
     /// Removes the caller with `ticket`, wherever it stands; `is_served` says whether it got its permits. Returns
-    /// whether another caller may be first now. (The served caller may have been overtaken since, and serving it may
-    /// change whose turn it is.)
-    pub(crate) fn leave(&mut self, ticket: Ticket, is_served: bool) -> bool {
-        let was_first = self.first() == Some(ticket);
-        self.places[rank(ticket.priority)].remove(&ticket.id);
+    /// whether another caller may be first now, and the waker of the removed one, to be dropped without the pool's lock.
+    /// (The served caller may have been overtaken since, and serving it may change whose turn it is.)
+    pub(crate) fn leave(&mut self, ticket: Ticket, is_served: bool) -> (bool, Option<Waker>) {
+        let (was_first, waker) = self.step_aside(ticket);
         self.served += u64::from(is_served);
-        was_first || is_served
+        (was_first || is_served, waker)
     }
 
     /// Makes a place behind all of its priority that stands aside from the start, see [`Line::step_aside`].
@@ -90,11 +89,11 @@ impl Line {
     }
 
     /// Makes the caller with `ticket` stand aside: it keeps its place, but is not first in line until
-    /// [`Line::come_back`]. Returns whether another caller may be first now.
-    pub(crate) fn step_aside(&mut self, ticket: Ticket) -> bool {
+    /// [`Line::come_back`]. Returns the same as [`Line::leave`].
+    pub(crate) fn step_aside(&mut self, ticket: Ticket) -> (bool, Option<Waker>) {
         let was_first = self.first() == Some(ticket);
-        self.places[rank(ticket.priority)].remove(&ticket.id);
-        was_first
+        let caller = self.places[rank(ticket.priority)].remove(&ticket.id);
+        (was_first, caller.and_then(|caller| caller.waker))
     }
 
     /// Undoes [`Line::step_aside`], for a caller that wants `permits`.
@@ -108,15 +107,15 @@ impl Line {
         self.first_with(Some(ticket)) == Some(ticket)
     }
 
-    /// Notes how to wake the caller with `ticket`, and returns whether it is first.
-    pub(crate) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> bool {
-        if let Some(caller) = self.places[rank(ticket.priority)].get_mut(&ticket.id) {
-            match &mut caller.waker {
-                Some(known) => known.clone_from(waker),
-                none => *none = Some(waker.clone()),
-            }
-        }
-        self.first() == Some(ticket)
+    /// Notes how to wake the caller with `ticket`. Returns whether it is first, and the waker that was noted before if it
+    /// is another one, to be dropped without the pool's lock.
+    pub(crate) fn wait(&mut self, ticket: Ticket, waker: &Waker) -> (bool, Option<Waker>) {
+        let caller = self.places[rank(ticket.priority)].get_mut(&ticket.id);
+        let replaced = caller.and_then(|caller| match &caller.waker {
+            Some(known) if known.will_wake(waker) => None,
+            Some(_) | None => caller.waker.replace(waker.clone()),
+        });
+        (self.first() == Some(ticket), replaced)
     }
 
     /// The next caller: the first of the highest priority or, at every eighth service, the first of all.
@@ -146,6 +145,7 @@ fn rank(priority: Priority) -> usize {
 mod tests {
     use super::*;
     use Priority::{High, Low, Normal};
+    use std::sync::Arc;
 
     /// Serves all callers, and returns their tickets in order.
     fn served(line: &mut Line) -> Vec<(Priority, u64)> {
@@ -184,9 +184,9 @@ mod tests {
         // nothing.
         let other = line.join(High, 1).expect("there is room");
         assert_eq!(line.first(), Some(low));
-        assert!(!line.leave(other, false), "no other caller becomes first");
+        assert!(!line.leave(other, false).0, "no other caller becomes first");
         assert_eq!(line.first(), Some(low));
-        assert!(line.leave(low, true));
+        assert!(line.leave(low, true).0);
         assert_eq!(line.first().expect("the high ones wait").priority, High);
     }
 
@@ -196,7 +196,7 @@ mod tests {
         let [one, two] = [Normal, Normal].map(|priority| line.join(priority, 1).expect("there is room"));
         let three = line.join_aside(Normal);
         assert_eq!(
-            (line.step_aside(two), line.step_aside(one)),
+            (line.step_aside(two).0, line.step_aside(one).0),
             (false, true),
             "only the first caller was first"
         );
@@ -208,8 +208,31 @@ mod tests {
             [one, two, three, four].map(|ticket| line.would_be_first(ticket)),
             [true, true, false, false]
         );
-        assert!(!line.leave(three, false), "the caller stood aside");
-        assert!(line.leave(two, true) && line.first() == Some(four));
+        assert!(!line.leave(three, false).0, "the caller stood aside");
+        assert!(line.leave(two, true).0 && line.first() == Some(four));
+    }
+
+    /// The bug: wakers were dropped under the lock of the pool. The last waker of a caller may drop its future, which
+    /// leaves the line by the same lock.
+    #[test]
+    fn no_waker_is_dropped_in_the_line() {
+        struct Unwoken;
+        impl std::task::Wake for Unwoken {
+            fn wake(self: Arc<Self>) {}
+        }
+        let (old, new) = (Arc::new(Unwoken), Arc::new(Unwoken));
+        let (mut line, mut removed) = (Line::USUAL.clone(), vec![]);
+        let [one, two] = [Normal, Normal].map(|priority| line.join(priority, 1).expect("there is room"));
+        for ticket in [one, two] {
+            for waker in [&old, &old, &new] {
+                removed.push(line.wait(ticket, &Waker::from(waker.clone())).1);
+            }
+        }
+        removed.extend([line.step_aside(one).1, line.leave(two, false).1]);
+        let counts = || (Arc::strong_count(&old), Arc::strong_count(&new));
+        assert_eq!(counts(), (3, 3), "the old and the new waker of each caller");
+        drop(removed);
+        assert_eq!(counts(), (1, 1));
     }
 
     #[test]

@@ -52,7 +52,8 @@ impl<'a> Place<'a> {
 
     /// Notes how to wake the caller, and returns whether it is first. The waker is known from then on.
     fn wait(&self, waker: &Waker) -> bool {
-        self.pool.line().0.wait(self.ticket, waker)
+        let (is_first, _replaced) = self.pool.line().0.wait(self.ticket, waker);
+        is_first
     }
 
     /// Whether the caller is first in line, or would be if it did not stand aside.
@@ -89,20 +90,21 @@ impl<'a> Place<'a> {
         }
         self.is_aside = true;
         let (mut line, slow_path) = self.pool.line();
-        let was_first = line.step_aside(self.ticket);
+        let (was_first, waker) = line.step_aside(self.ticket);
         slow_path.leave(self.permits);
         self.pool.first_wants(line.first_permits());
         drop(line);
         if was_first {
             self.pool.call_first();
         }
+        drop(waker);
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let (mut line, slow_path) = self.pool.line();
-        let calls = line.leave(self.ticket, self.end == End::Admitted);
+        let (calls, waker) = line.leave(self.ticket, self.end == End::Admitted);
         if !self.is_aside {
             slow_path.leave(self.permits);
         }
@@ -111,6 +113,8 @@ impl Drop for Place<'_> {
         if calls {
             self.pool.call_first();
         }
+        // A waker is foreign code: it may drop another place of this line.
+        drop(waker);
         // Last, so that no caller waits for the exporter of metrics.
         if let Some(since) = self.since {
             self.pool.tally().waited(CLOCK.now().since(since), self.end);
