@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 use http::header::CONTENT_TYPE;
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -94,7 +94,8 @@ impl<R> LimitLayer<R> {
         self
     }
 
-    /// Counts by the header `name`, such as `"x-user"`. A name that no header can have is logged once, and all requests
+    /// Counts by the header `name`, such as `"x-user"`. A value of more than 256 bytes is no key, and is answered 400. A
+    /// name that no header can have is logged once, and all requests
     /// share [`NO_KEY`].
     #[must_use]
     pub fn by_header<N>(self, name: N) -> Self
@@ -111,17 +112,18 @@ impl<R> LimitLayer<R> {
         self.by(move |head| head.headers.get(name.as_ref()?)?.to_str().ok().map(str::to_owned))
     }
 
-    /// Counts by the path.
+    /// Counts by the path. A path of more than 256 bytes is no key, and is answered 400.
     #[must_use]
     pub fn by_path(self) -> Self {
         self.by(|head| Some(head.uri.path().to_owned()))
     }
 
     /// Counts by the IP address that `ip` finds in the extensions of the request. With axum:
-    /// `|beside| beside.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())`.
+    /// `|beside| beside.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip())`. The addresses of an IPv6 network of 64
+    /// bits, which one subscriber has, share a key such as `2001:db8::/64`.
     #[must_use]
     pub fn by_ip(self, ip: impl Fn(&Extensions) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        self.by(move |head| ip(head.extensions).map(|ip| ip.to_string()))
+        self.by(move |head| ip(head.extensions).map(network))
     }
 
     /// Lets requests wait for a permit for up to `patience`, also where the pool has none. With zero, this process
@@ -227,6 +229,14 @@ impl<R> LimitLayer<R> {
     }
 }
 
+/// Returns the key of `ip`: the address, or the IPv6 network.
+fn network(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("{}/64", Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+    }
+}
+
 /// Makes the answer to a refused caller as in RFC 9457, with the problem type of the IETF draft.
 fn problem<R: From<String>>(limit: &Limit, refusal: &Refusal) -> Response<R> {
     let status = refusal.status();
@@ -256,6 +266,15 @@ mod tests {
 
     fn values(headers: &HeaderMap, name: &str) -> Vec<String> {
         headers.get_all(name).iter().map(|value| value.to_str().expect("text").to_owned()).collect()
+    }
+
+    /// The bug: one subscriber had 2^64 keys, and an IPv4 address two.
+    #[test]
+    fn addresses_of_one_subscriber_share_a_key() {
+        let key = |ip: &str| network(ip.parse().expect("an address"));
+        assert_eq!(["192.0.2.7", "::ffff:192.0.2.7"].map(key), ["192.0.2.7"; 2]);
+        assert_eq!(["2001:db8:0:1::1", "2001:db8:0:1:ffff::"].map(key), ["2001:db8:0:1::/64"; 2]);
+        assert_ne!(key("2001:db8:0:2::1"), key("2001:db8:0:1::1"));
     }
 
     /// The bug: the outer layer replaced what the inner one said, also of its refusal.
