@@ -16,6 +16,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// between; with a longer time they would never be read again.
 const REST: Duration = Duration::from_millis(40);
 
+/// Looks between two reads of files that are refused and stay as they are: a second of periodic looks. The cause may be
+/// the system, which had no descriptor left or could not read the disk.
+const READ_AGAIN: u32 = 20;
+
 /// Outcome of a look at the files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look<E> {
@@ -26,7 +30,7 @@ pub enum Look<E> {
     /// The files have just changed, and may be half written, or do not fit together yet. The last good value stays in
     /// force.
     Unfinished,
-    /// The files are broken, as at the look before. The last good value stays in force.
+    /// The files are broken or cannot be read, as at the look before. The last good value stays in force.
     Refused(E),
 }
 
@@ -36,8 +40,8 @@ struct Seen<E> {
     good: Vec<Option<Mark>>,
     /// At the look before, if the files were not good.
     other: Option<Vec<Option<Mark>>>,
-    /// The problem with `other`, once it was reported.
-    said: Option<E>,
+    /// The problem with `other`, once it was reported, and the looks since they were last read.
+    said: Option<(E, u32)>,
 }
 
 type Make<T, E> = Box<dyn Fn() -> Result<T, E> + Send + Sync>;
@@ -89,8 +93,14 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
             return Look::Same;
         }
         let rests = seen.other.as_ref() == Some(&marks);
-        if rests && let Some(said) = &seen.said {
-            return Look::Refused(said.clone());
+        if rests
+            && must_rest
+            && let Some((said, looks)) = &mut seen.said
+        {
+            *looks += 1;
+            if *looks < READ_AGAIN {
+                return Look::Refused(said.clone());
+            }
         }
         if must_rest && !rests {
             (seen.other, seen.said) = (Some(marks), None);
@@ -110,12 +120,14 @@ impl<T: Send + Sync + 'static, E: Clone + Display + Send + 'static> Reloading<T,
                 Look::Taken
             }
             Err(problem) if rests => {
-                tracing::error!(
-                    what = self.name,
-                    %problem,
-                    "changed files are refused: their previous content stays in force"
-                );
-                seen.said = Some(problem.clone());
+                if seen.said.as_ref().is_none_or(|(said, _)| said.to_string() != problem.to_string()) {
+                    tracing::error!(
+                        what = self.name,
+                        %problem,
+                        "changed files are refused: their previous content stays in force"
+                    );
+                }
+                seen.said = Some((problem.clone(), 0));
                 Look::Refused(problem)
             }
             Err(_) => {
@@ -159,6 +171,8 @@ impl<T, E> fmt::Debug for Reloading<T, E> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::Relaxed;
 
     /// The bug: a file that was cut off in the middle, and could be read, was taken over at the first look.
     #[test]
@@ -181,6 +195,35 @@ mod tests {
         assert!(matches!(names.look(), Look::Refused(_)) && matches!(names.look(), Look::Refused(_)));
         fs::write(&file, "d").expect("written");
         assert_eq!((names.look_at_once(), names.current().as_str()), (Look::Taken, "d"));
+    }
+
+    /// The bug: a changed file that could not be read once, as no descriptor was left, was not read again until it changed
+    /// once more.
+    #[test]
+    fn a_file_that_could_not_be_read_is_read_again_though_it_stays_as_it_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("names");
+        fs::write(&file, "a").expect("written");
+        let (path, left) = (file.clone(), Arc::new(AtomicU32::new(0)));
+        let fails = left.clone();
+        let read = move || match fails.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(_) => Err("too many open files".to_owned()),
+            Err(_) => fs::read_to_string(&path).map_err(|error| error.to_string()),
+        };
+        let names = Reloading::load("names", vec![file.clone()], Box::new(read)).expect("it is there");
+        let refused = Look::Refused("too many open files".to_owned());
+        fs::write(&file, "ab").expect("written");
+        left.store(2, Relaxed);
+        assert_eq!(names.look(), Look::Unfinished);
+        for _ in 0..2 * READ_AGAIN {
+            assert_eq!((names.look(), names.current().as_str()), (refused.clone(), "a"));
+        }
+        assert_eq!((names.look(), names.current().as_str()), (Look::Taken, "ab"));
+        // A caller that looks before each use tries each time.
+        fs::write(&file, "abc").expect("written");
+        left.store(2, Relaxed);
+        let looks = [(); 3].map(|()| names.look_at_once());
+        assert_eq!((looks, names.current().as_str()), ([Look::Unfinished, refused, Look::Taken], "abc"));
     }
 
     #[test]
