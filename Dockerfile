@@ -2,7 +2,10 @@
 # containers reach the address that it listens on: so [server] in lessor.toml needs tls with client_ca, or insecure = true.
 #
 #     docker build --tag lessor .
-#     docker run --rm -p 127.0.0.1:7400:7400 -v ./lessor.toml:/etc/lessor/lessor.toml:ro -v lessor:/var/lib/lessor lessor
+#     docker run --rm -p 127.0.0.1:7400:7400 -v ./lessor:/etc/lessor:ro -v lessor:/var/lib/lessor lessor
+#
+# ./lessor is the folder of lessor.toml. A file that is mounted alone stays the one of the start when another file takes its name, as
+# editors do it: the allocator would never see the change.
 
 # Its own system is musl, so that what it builds needs no library.
 FROM rust:1.95.0-alpine3.22@sha256:064dfc925d68d1a63f4fd2871bd7dc6e6ea56692989a487185855d62885d90aa AS build
