@@ -84,7 +84,8 @@ impl Limits {
         let Some(parent) = config.parent.clone() else { return Ok(None) };
         let is_keyed = self.lock(&parent).map(|above| above.is_keyed()).ok_or_else(|| {
             let detail = format!("the parent of {name:?} is {parent:?}, which is no limit here");
-            AskRejection::new(Reason::LimitUnknown, "limit", detail)
+            // A region takes an unknown limit for one that has taken in its reports.
+            AskRejection::new(Reason::Invalid, "limit", detail)
         })?;
         if !is_keyed {
             return Ok(Some((parent, PoolId::default())));

@@ -103,9 +103,12 @@ const HOUR: &str = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1h\"
 /// and later counted from zero in the same session. Its upstream took all that it had lent for unspent.
 #[test]
 fn a_report_that_was_refused_unread_is_made_again() {
-    let centre = format!("[[limit]]\nname = \"a\"\nkeyed = true\n{HOUR}");
+    let parent = format!("[[limit]]\nname = \"p\"\n{}", HOUR.replace("10", "1000"));
+    let centre = format!("[[limit]]\nname = \"a\"\nkeyed = true\nparent = \"p\"\n{HOUR}{parent}");
+    let parent = Config::parse(&parent).expect("valid");
     let region = "[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http://centre:1\"\n";
-    for reason in [Reason::Forbidden, Reason::KeysFull] {
+    // Without a reason, it is the parent that is gone for a while.
+    for reason in [Some(Reason::Forbidden), Some(Reason::KeysFull), None] {
         let (mut pair, of_key) = (Pair::new(&centre, region), ("a", Some("k")));
         let key = || PoolId::from(Some(Key::try_new("k").expect("valid")));
         assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
@@ -113,7 +116,9 @@ fn a_report_that_was_refused_unread_is_made_again() {
         let lent = pair.lent(1, 1, 2, of_key, 0);
         assert!(lent > 0);
         pair.left(2, 1, 3, of_key, lent);
-        pair.exchanges(10, 40_000, Way::Refused(reason));
+        assert!(reason.is_some() || pair.centre.remove("p"));
+        pair.exchanges(10, 40_000, reason.map_or(Way::Answered, Way::Refused));
+        pair.centre.put(millis(40_000), &parent.limits[0], CarryOver::AsIs, false).expect("there is room");
         // The key is called again, and nothing of the first calls may be lent once more.
         assert_eq!(pair.lent(40_000, 2, 1, of_key, 0), 0);
         pair.exchanges(40_000, 41_000, Way::Answered);
