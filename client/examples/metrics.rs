@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 pub(crate) fn exporter() -> Result<PrometheusHandle, BuildError> {
     let mut exporter = PrometheusBuilder::new();
     // A histogram without buckets would be shown as quantiles, which cannot be added up over processes.
-    for (name, buckets) in lessor::HISTOGRAMS {
+    for &(name, buckets) in lessor::HISTOGRAMS {
         exporter = exporter.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
     }
     exporter.install_recorder()

@@ -85,6 +85,9 @@ impl Client {
     /// # Errors
     /// If the address is invalid, no allocator answers there, or no tokio runtime is running. Use [`Builder::build`] to
     /// start without an allocator: calls are refused until one answers.
+    ///
+    /// # Panics
+    /// As [`Builder::connect`].
     pub async fn connect(url: &str) -> Result<Client, ExchangeError> {
         Client::builder(url).connect().await
     }
@@ -260,6 +263,10 @@ impl Builder {
     ///
     /// # Errors
     /// If a certificate file, a token, an address or the node's name is invalid, or no tokio runtime is running.
+    ///
+    /// # Panics
+    /// The client's task panics, and closes the client, if the runtime has no timers or no network:
+    /// `enable_all` of tokio's builder enables both.
     pub fn build(self) -> Result<Client, ExchangeError> {
         let (refiller, listener, shared) = self.prepare()?;
         Ok(start(refiller, listener, shared))
@@ -270,6 +277,9 @@ impl Builder {
     /// # Errors
     /// As [`Builder::build`], and if no allocator gives a good answer. With several allocators, the error is that of
     /// the last one.
+    ///
+    /// # Panics
+    /// If the runtime has no timers or no network: `enable_all` of tokio's builder enables both.
     pub async fn connect(self) -> Result<Client, ExchangeError> {
         let (mut refiller, listener, shared) = self.prepare()?;
         refiller.greet().await?;

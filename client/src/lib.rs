@@ -111,7 +111,7 @@ pub use guard::Guard;
 /// The crate of the header types that [`Limit::observe`] reads.
 pub use http;
 pub use lessor_files::{FileError, Token};
-pub use lessor_protocol::Fallback;
+pub use lessor_protocol::{Announced, ClockBounds, Fallback, Left};
 #[cfg(feature = "tls")]
 pub use lessor_tls::{Tls, TlsError};
 pub use limit::Limit;
@@ -123,3 +123,6 @@ pub use reservation::{Reservation, Settled};
 pub use tally::HISTOGRAMS;
 pub use ticks::HotClock;
 pub use transport::ExchangeError;
+/// The crates of the requests and clients that [`outgoing`] works with.
+#[cfg(feature = "reqwest-middleware")]
+pub use {reqwest, reqwest_middleware};

@@ -43,7 +43,9 @@ use std::time::Duration;
 ///
 /// # Order
 /// Add it last, behind every middleware that waits or resends a request: `.with(retry).with(outgoing)`. Then each
-/// attempt takes its own permits, right before it is sent. A middleware behind it resends a request without a permit.
+/// attempt takes its own permits, right before it is sent. A middleware behind it resends a request without a permit,
+/// and so does the inner client by a policy of its own, `reqwest::ClientBuilder::retry`. Without such a policy, it resends
+/// only what the vendor has not begun to process.
 ///
 /// Two `Outgoing` in one client take the permits of both at once, in the place of the last one. So a retry between the
 /// two costs permits of both for each attempt. Add the two side by side: if a middleware between them waits, the permits

@@ -22,6 +22,7 @@ const SLEWED_PART: u32 = 8;
 /// The clock that tells callers of a [`crate::Client`] that time has passed. The exact clock costs 60 to 120 ns; a call
 /// reads it only after this clock has moved, or when a lease is about to end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum HotClock {
     /// The system's coarse clock, which costs some nanoseconds a call. The kernel moves it, so it is right after a
     /// process was stopped, starved of processor time, or suspended with the whole machine. On a system without such a

@@ -14,6 +14,9 @@ impl Limit {
     /// permit is as old as the second wait was long. A call that first has to wait for something else uses
     /// [`Limit::reserve`] and [`crate::Reservation::is_good`].
     ///
+    /// A call that finds its permits at once does not yield, nor does one that passes in shadow mode or in the fallback
+    /// `open`. A loop in a task that awaits nothing else calls `tokio::task::yield_now`, or keeps other tasks waiting.
+    ///
     /// A future that was polled once has a place in line. Keep polling it, or drop it: while it is first in line and
     /// not polled, no caller behind it is served. `select!` drops the futures that lose; a future kept outside of it,
     /// by `&mut`, stays in line.
@@ -30,7 +33,9 @@ impl Limit {
     ///
     /// # Errors
     /// [`Refusal::TooLarge`] and [`Refusal::Closed`], which no waiting would change. [`Refusal::UnknownLimit`],
-    /// [`Refusal::BadKey`] and [`Refusal::Full`] if the allocator lends nothing of the limit or key.
+    /// [`Refusal::BadKey`] and [`Refusal::Full`] if the allocator lends nothing of the limit or key. If 100,000 callers
+    /// are in line, the refusal of the moment: [`Refusal::Empty`], [`Refusal::Paused`], [`Refusal::Unreachable`] or
+    /// [`Refusal::Quarantine`].
     ///
     /// # Cancel safety
     /// Dropping the future leaves the line. Nothing is spent and nothing is lost.

@@ -32,8 +32,8 @@ const EXCHANGE_BUCKETS: [f64; 12] =
 
 /// The histograms of this client with their buckets, for an exporter. An exporter that knows no buckets may show
 /// quantiles instead, which cannot be added up over processes.
-pub const HISTOGRAMS: [(&str, &[f64]); 3] =
-    [(CHECK_SECONDS, &CHECK_BUCKETS), (WAIT_SECONDS, &WAIT_BUCKETS), (EXCHANGE_SECONDS, &EXCHANGE_BUCKETS)];
+pub const HISTOGRAMS: &[(&str, &[f64])] =
+    &[(CHECK_SECONDS, &CHECK_BUCKETS), (WAIT_SECONDS, &WAIT_BUCKETS), (EXCHANGE_SECONDS, &EXCHANGE_BUCKETS)];
 
 /// Registers a description of each metric.
 pub(super) fn describe() {

@@ -37,7 +37,7 @@ pub(in crate::demo) fn recorder() -> Result<PrometheusHandle, Failure> {
 
 fn install() -> Result<PrometheusHandle, BuildError> {
     let mut exporter = PrometheusBuilder::new();
-    for (name, buckets) in lessor::HISTOGRAMS {
+    for &(name, buckets) in lessor::HISTOGRAMS {
         exporter = exporter.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets)?;
     }
     exporter.install_recorder()
