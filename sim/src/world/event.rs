@@ -107,6 +107,8 @@ pub(super) enum Host {
     Desk(usize),
     /// A sender of messages.
     Node(usize),
+    /// The process of a region.
+    Region(usize),
 }
 
 /// The asks of a sender in one exchange, or its goodbye.
@@ -173,51 +175,7 @@ pub(super) struct Queued {
 }
 
 impl Event {
-    /// Returns the region whose process handles the event, if it is no message.
-    pub(super) fn region(&self) -> Option<usize> {
-        match self {
-            Event::RegionWakes { region, .. }
-            | Event::RegionTimesOut { region, .. }
-            | Event::Signs { region, .. }
-            | Event::FromStore { region, .. }
-            | Event::StoreSilent { region, .. }
-            | Event::HasNewFile { region, .. }
-            | Event::PublishWakes { region, .. }
-            | Event::PublishTimesOut { region, .. } => Some(*region),
-            Event::Wake { .. }
-            | Event::Ask(_)
-            | Event::Answer(_)
-            | Event::TimeOut { .. }
-            | Event::Due { .. }
-            | Event::GiveUp { .. }
-            | Event::Land { .. }
-            | Event::HandBack { .. }
-            | Event::PutBack { .. }
-            | Event::Settle { .. }
-            | Event::Scheme(_)
-            | Event::Traffic { .. }
-            | Event::Strike(_)
-            | Event::Operate(_)
-            | Event::Start { .. }
-            | Event::Thaw { .. }
-            | Event::Unslew { .. }
-            | Event::RegionStarts { .. }
-            | Event::Lags
-            | Event::RegionThaws { .. }
-            | Event::AtStore { .. }
-            | Event::SetAgain
-            | Event::Lift
-            | Event::Spree { .. }
-            | Event::Reopen { .. }
-            | Event::Copies { .. }
-            | Event::Durable { .. }
-            | Event::Sweep
-            | Event::Next(_)
-            | Event::End => None,
-        }
-    }
-
-    /// Returns the host to which the event happens, if it is a sender or a desk.
+    /// Returns the host to which the event happens. For a message to a region that is its sender.
     pub(super) fn host(&self) -> Option<Host> {
         match self {
             Event::Wake { node, .. }
@@ -231,6 +189,14 @@ impl Event {
             | Event::PutBack { desk, .. }
             | Event::Settle { desk, .. }
             | Event::Spree { desk, .. } => Some(Host::Desk(*desk)),
+            Event::RegionWakes { region, .. }
+            | Event::RegionTimesOut { region, .. }
+            | Event::Signs { region, .. }
+            | Event::FromStore { region, .. }
+            | Event::StoreSilent { region, .. }
+            | Event::HasNewFile { region, .. }
+            | Event::PublishWakes { region, .. }
+            | Event::PublishTimesOut { region, .. } => Some(Host::Region(*region)),
             Event::Ask(_)
             | Event::Scheme(_)
             | Event::Land { .. }
@@ -240,17 +206,9 @@ impl Event {
             | Event::Unslew { .. }
             | Event::Lags
             | Event::RegionThaws { .. }
-            | Event::Signs { .. }
             | Event::AtStore { .. }
-            | Event::FromStore { .. }
-            | Event::StoreSilent { .. }
             | Event::SetAgain
-            | Event::HasNewFile { .. }
-            | Event::PublishWakes { .. }
-            | Event::PublishTimesOut { .. }
             | Event::Lift
-            | Event::RegionWakes { .. }
-            | Event::RegionTimesOut { .. }
             | Event::RegionStarts { .. }
             | Event::Reopen { .. }
             | Event::Copies { .. }

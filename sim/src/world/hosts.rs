@@ -10,7 +10,7 @@ impl World {
         match event.host() {
             Some(Host::Desk(desk)) => desk..desk + 1,
             Some(Host::Node(node)) => self.desks_of(node),
-            None => 0..0,
+            Some(Host::Region(_)) | None => 0..0,
         }
     }
 
@@ -43,7 +43,7 @@ impl World {
             _ if is_at_centre => self.centre.paused_until,
             Some(Host::Desk(desk)) => paused_until(self.home(desk)),
             Some(Host::Node(node)) if !is_of_world => paused_until(node),
-            Some(Host::Node(_)) | None => 0,
+            Some(Host::Node(_) | Host::Region(_)) | None => 0,
         };
         (until > self.real).then_some(until)
     }
@@ -58,6 +58,7 @@ impl World {
         {
             return Some(self.setup.lender(message.asks[0].desk));
         }
-        event.region()
+        let Some(Host::Region(region)) = event.host() else { return None };
+        Some(region)
     }
 }
