@@ -14,6 +14,7 @@ mod told;
 mod written;
 
 use super::fixtures::Config;
+use super::rows::Written;
 use super::*;
 use crate::fixtures::millis;
 use lessor_protocol::wire::code;
@@ -32,8 +33,26 @@ keyed = true
 rules = [{ kind = "token_bucket", capacity = 10, refill = 1, per = "1s" }]
 "#;
 
+fn config(text: &str) -> Config {
+    Config::parse(text).expect("valid")
+}
+
 fn registry(past: Past) -> Registry {
-    Config::parse(CONFIG).expect("valid").registry(past, millis(0), 7)
+    config(CONFIG).registry(past, millis(0), 7)
+}
+
+/// Begins an allocator of `config` that has written down everything. Also returns what is written.
+fn writing(config: &Config) -> (Registry, Written) {
+    let (mut registry, mut written) = (config.registry(Past::None, millis(0), 7), Written::default());
+    registry.begin_writing(0);
+    write(&mut registry, &mut written, 0);
+    (registry, written)
+}
+
+fn write(registry: &mut Registry, written: &mut Written, now: u64) {
+    let batch = registry.write_down(millis(now));
+    written.apply(&batch);
+    registry.raise_high_water(&batch);
 }
 
 fn caller(seq: u64) -> Caller {
@@ -384,7 +403,7 @@ proptest! {
     #[test]
     fn no_words_can_break_the_books(deeds in proptest::collection::vec(deed(), 1..120), fresh: bool) {
         let past = if fresh { Past::None } else { Past::Lost(millis(0)) };
-        let mut registry = Config::parse(MIXED).expect("valid").registry(past, millis(0), 7);
+        let mut registry = config(MIXED).registry(past, millis(0), 7);
         let (mut nodes, mut now) = (Nodes::default(), 0);
         let mut before: Vec<Figures> = vec![];
         for deed in deeds {

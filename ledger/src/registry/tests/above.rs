@@ -22,7 +22,7 @@ fn due(registry: &mut Registry, now: u64) -> DueAbove {
 
 /// Makes an allocator that a node asked. Also returns what it says to its upstream.
 fn asked(epoch: u64) -> (Registry, DueAbove) {
-    let mut registry = Config::parse(LEASED).expect("valid").registry(Past::None, millis(0), epoch);
+    let mut registry = config(LEASED).registry(Past::None, millis(0), epoch);
     registry.leases(millis(0), &caller(1), &[ask("a", None, 0, 0, 4)]);
     let due = due(&mut registry, 0);
     assert_eq!((due.asks.len(), due.asks[0].spent_total, due.asks[0].held), (1, 0, 0));
@@ -67,7 +67,7 @@ fn books_that_went_are_never_told_of_in_the_session_that_they_were_lent_in() {
     let (mut registry, first) = asked(7);
     hear(&mut registry, &first, 1);
     assert_eq!(available(&mut registry, 1), 4);
-    let keyed = Config::parse(&format!("{LEASED}keyed = true")).expect("valid");
+    let keyed = config(&format!("{LEASED}keyed = true"));
     registry.put(millis(2), &keyed.limits[0], CarryOver::AsIs, false).expect("there is room");
     assert_ne!(due(&mut registry, 3).session, first.session);
     // Another run, after a panic.
@@ -78,7 +78,7 @@ fn books_that_went_are_never_told_of_in_the_session_that_they_were_lent_in() {
 #[test]
 fn what_a_store_lent_is_held_back_and_what_an_upstream_lent_is_not() {
     for (is_store, left) in [(true, 0), (false, 4)] {
-        let mut config = Config::parse(LEASED).expect("valid");
+        let mut config = config(LEASED);
         if is_store {
             config.limits[0].upstream = Some(Upstream::Store(TimeSource::Store));
         }
@@ -118,7 +118,7 @@ fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exch
             "[[limit]]\nname = \"{name}\"\nkeyed = true\nkeys_max = 20000\nupstream = \"http://centre:1\"\n"
         )
     };
-    let config = Config::parse(&["a", "z"].map(limit).concat()).expect("valid");
+    let config = config(&["a", "z"].map(limit).concat());
     let mut registry = config.registry(Past::None, millis(0), 7);
     let keys: Vec<String> = (0..BUSY).map(|key| format!("k{key:05}")).collect();
     let wants = |seq, at: u64, registry: &mut Registry| {
@@ -207,7 +207,7 @@ fn the_last_of_an_allocator_is_said_until_that_is_answered() {
 #[test]
 fn an_upstream_that_disputes_a_session_leaves_the_loans_of_others_as_they_are() {
     let other = "[[limit]]\nname = \"b\"\nupstream = \"http://other:1\"\n";
-    let config = Config::parse(&format!("{LEASED}{other}")).expect("valid");
+    let config = config(&format!("{LEASED}{other}"));
     let mut registry = config.registry(Past::None, millis(0), 7);
     let [centre, other] = ["centre", "other"].map(|host| Upstream::Address(format!("http://{host}:1")));
     registry.leases(millis(0), &caller(1), &[ask("a", None, 0, 0, 4), ask("b", None, 0, 0, 4)]);

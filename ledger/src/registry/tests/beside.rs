@@ -63,7 +63,7 @@ fn spend(registry: &Registry, time: &AtomicU64, node: usize) -> [u64; 4] {
 #[test]
 fn threads_that_ask_at_once_get_all_that_there_is_and_no_permit_twice() {
     for _ in 0..5 {
-        let registry = Config::parse(LIMITS).expect("valid").registry(Past::None, millis(0), 7);
+        let registry = config(LIMITS).registry(Past::None, millis(0), 7);
         let time = AtomicU64::new(0);
         let lent: Vec<[u64; 4]> = thread::scope(|scope| {
             let spend = |node| {
@@ -85,7 +85,7 @@ fn threads_that_ask_at_once_get_all_that_there_is_and_no_permit_twice() {
 /// A thread may read the clock, and then wait for a limit that is locked by a thread that read the clock later.
 #[test]
 fn an_exchange_that_had_to_wait_is_as_late_as_the_one_before_it() {
-    let mut registry = Config::parse(LIMITS).expect("valid").registry(Past::None, millis(0), 7);
+    let mut registry = config(LIMITS).registry(Past::None, millis(0), 7);
     for name in ["other", "batch"] {
         let pause = Decision::Pause(Some(Duration::from_secs(10)));
         assert_eq!(registry.decide(millis(0), name, &pause), Some(Ok(false)));
@@ -103,7 +103,7 @@ fn an_exchange_that_had_to_wait_is_as_late_as_the_one_before_it() {
 /// go on until the registry starts over.
 #[test]
 fn books_that_a_panic_left_half_written_lend_nothing() {
-    let registry = Config::parse(LIMITS).expect("valid").registry(Past::None, millis(0), 7);
+    let registry = config(LIMITS).registry(Past::None, millis(0), 7);
     let bug = thread::scope(|scope| {
         let panics = scope.spawn(|| {
             let _limit = registry.limits.lock("vendor").expect("it is there");

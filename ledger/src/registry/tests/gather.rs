@@ -3,7 +3,7 @@
 use super::*;
 use crate::CarryOver;
 use crate::registry::Gathering;
-use crate::registry::rows::{Batch, Written};
+use crate::registry::rows::Batch;
 use crate::rule::Gap;
 use lessor_protocol::Key;
 
@@ -16,13 +16,7 @@ rules = [{ kind = "sliding_window", limit = 10, per = "60s", margin = "0s" }]
 
 /// Begins a registry with an empty store. Also returns what is in the store.
 fn begun() -> (Registry, Written) {
-    let config = Config::parse(USERS).expect("valid");
-    let mut registry = config.registry(Past::None, millis(0), 7);
-    registry.begin_writing(0);
-    let (batch, mut written) = (registry.write_down(millis(0)), Written::default());
-    written.apply(&batch);
-    registry.raise_high_water(&batch);
-    (registry, written)
+    writing(&config(USERS))
 }
 
 /// Lends four permits of the pool of each key, in one exchange. Returns the batch that the answer waits for.
@@ -42,7 +36,7 @@ fn rest(registry: &mut Registry, now: Moment, mut gathering: Gathering) -> Batch
 /// Returns what the pool of `key` has left in a registry that goes on with `written`.
 fn left(written: &Written, key: &str) -> u64 {
     let now = millis(1_000);
-    let mut next = Config::parse(USERS).expect("valid").restored(written, Gap::Counted, now, 8);
+    let mut next = config(USERS).restored(written, Gap::Counted, now, 8);
     let limit = next.limit("user").expect("it is there");
     limit.view_or_new(now, &Some(Key::try_new(key).expect("valid")).into()).available
 }
@@ -75,7 +69,7 @@ fn a_limit_that_is_changed_meanwhile_is_written_again() {
     let mut gathering = registry.begin_batch(millis(20));
     registry.gather(millis(20), &mut gathering, 1);
     let text = USERS.replace("limit = 10", "limit = 20");
-    let changed = Config::parse(&text).expect("valid").limits.remove(0);
+    let changed = config(&text).limits.remove(0);
     registry.put(millis(25), &changed, CarryOver::AsIs, true).expect("room");
     let second = rest(&mut registry, millis(30), gathering);
     assert_eq!(second.pools.len(), 1, "rows of other rules are not mixed");

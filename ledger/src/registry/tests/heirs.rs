@@ -3,16 +3,11 @@
 use super::*;
 use crate::CarryOver;
 use crate::pool::{Holder, SessionId};
-use crate::registry::rows::Written;
 use crate::rule::Gap;
 use crate::share::Share;
 use lessor_protocol::Ask;
 
 const RULE: &str = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
-
-fn config(text: &str) -> Config {
-    Config::parse(text).expect("valid")
-}
 
 fn limits(names: &[&str]) -> Config {
     let limit = |name: &&str| format!("[[limit]]\nname = {name:?}\n{RULE}\n");
@@ -34,12 +29,6 @@ fn lent(registry: &Registry, name: &str, now: u64) -> u64 {
         registry.leases(millis(now), &node, &[ask(name, None, 0, 0, 10)]).grants.remove(0).permits
     };
     (1..30).map(lent).sum()
-}
-
-fn write(registry: &mut Registry, written: &mut Written, now: u64) {
-    let batch = registry.write_down(millis(now));
-    written.apply(&batch);
-    registry.raise_high_water(&batch);
 }
 
 /// The bug: after a change of the limit a key with rules of its own began by the rules of all other keys, once its own
@@ -74,9 +63,7 @@ fn a_key_with_rules_of_its_own_begins_by_them_after_a_change() {
 fn a_pattern_that_comes_back_waits_for_what_was_lent_meanwhile() {
     let both = limits(&["u/*", "u/a*"]);
     for starts_again in [false, true] {
-        let (mut registry, mut written) = (both.registry(Past::None, millis(0), 7), Written::default());
-        registry.begin_writing(0);
-        write(&mut registry, &mut written, 0);
+        let (mut registry, mut written) = writing(&both);
         let before = lent(&registry, "u/a0", 10);
         write(&mut registry, &mut written, 11);
         assert!(registry.remove("u/a*"));
@@ -101,10 +88,7 @@ fn a_pattern_that_comes_back_waits_for_what_was_lent_meanwhile() {
 #[test]
 fn a_name_waits_though_the_pattern_is_removed_that_waited_for_it() {
     for (departed, name) in [("u/7", "u/7"), ("u/7*", "u/71")] {
-        let (mut registry, mut written) =
-            (limits(&["*", "u/*", departed]).registry(Past::None, millis(0), 7), Written::default());
-        registry.begin_writing(0);
-        write(&mut registry, &mut written, 0);
+        let (mut registry, mut written) = writing(&limits(&["*", "u/*", departed]));
         assert!(lent(&registry, name, 10) > 8 && lent(&registry, "v", 10) > 8);
         write(&mut registry, &mut written, 11);
         let mut registry = limits(&["*", "u/*"]).restored(&written, Gap::Counted, millis(30), 8);
@@ -172,10 +156,7 @@ fn a_removed_limit_whose_bucket_begins_with_less_than_it_holds_is_forgotten() {
 #[test]
 fn only_what_nothing_written_can_have_lent_begins_afresh() {
     let limit = |name: &str, more: &str| format!("[[limit]]\nname = {name:?}\n{RULE}\n{more}");
-    let mut before = limits(&["a", "r*", "below"]).registry(Past::None, millis(0), 7);
-    let mut written = Written::default();
-    before.begin_writing(0);
-    write(&mut before, &mut written, 0);
+    let (_, mut written) = writing(&limits(&["a", "r*", "below"]));
     let all = limit("a", "")
         + &limit("r*", "")
         + &limit("rx", "")

@@ -12,7 +12,7 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
         )
     };
     let text = [limit("api/*", 10), limit("api/slow/*", 20), limit("api/slow/one", 30)].concat();
-    let config = Config::parse(&text).expect("valid");
+    let config = config(&text);
     let mut registry = config.registry(Past::None, millis(0), 7);
     let names = ["api/a", "api/b", "api/slow/x", "api/slow/one", "api/", "api/*", "api", "other"];
     let asks = names.map(|name| ask(name, None, 0, 0, 2));
@@ -45,7 +45,7 @@ fn a_pattern_serves_each_name_that_fits_it_apart() {
 #[test]
 fn what_was_let_pass_in_shadow_mode_is_counted_once() {
     let text = "[[limit]]\nname = \"a\"\nshadow = true\nkeyed = true\nkeys_max = 1\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1m\" }]";
-    let mut registry = Config::parse(text).expect("valid").registry(Past::None, millis(0), 7);
+    let mut registry = config(text).registry(Past::None, millis(0), 7);
     let mut reported = |session, seq, key: &str, shadow_refused| {
         let body = AskBody {
             limit: "a".to_owned(),
@@ -99,7 +99,7 @@ rules = [{ kind = "fixed_window", limit = 40, per = "1m" }]
 /// vendor may also be asked by themselves.
 #[test]
 fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
-    let mut registry = Config::parse(FAMILY).expect("valid").registry(Past::None, millis(0), 7);
+    let mut registry = config(FAMILY).registry(Past::None, millis(0), 7);
     let available = |registry: &mut Registry, limit: &str, key: Option<&str>| {
         let limit = registry.limit(limit).expect("it is there");
         let id = limit.pool_id("", key).expect("a good key");
@@ -157,8 +157,8 @@ fn a_permit_is_charged_to_all_of_a_family_or_to_none() {
 fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
     let limit = |name: &str| format!("[[limit]]\nname = {name:?}\n{rule}\n");
-    let config = Config::parse(&[limit("a/*"), limit("a/x"), limit("b/*")].concat()).expect("valid");
-    let mut registry = config.registry(Past::None, millis(0), 7);
+    let all = [limit("a/*"), limit("a/x"), limit("b/*")].concat();
+    let mut registry = config(&all).registry(Past::None, millis(0), 7);
     let mut seq = 0;
     let mut lent = |registry: &mut Registry, at: u64, name: &str| {
         seq += 1;
@@ -171,7 +171,7 @@ fn a_name_that_falls_to_a_pattern_waits_for_what_the_limit_of_that_name_lent() {
     assert_eq!(lent(&mut registry, 100, "a/x"), Err(code::LIMIT_UNKNOWN.to_owned()), "not twice");
     assert_eq!(lent(&mut registry, 100, "a/y"), Ok(true), "that is another name");
     // A limit of that name is put where a pattern has just been removed.
-    let exact = Config::parse(&limit("b/x")).expect("valid").limits.remove(0);
+    let exact = config(&limit("b/x")).limits.remove(0);
     registry.put(millis(200), &exact, crate::CarryOver::AsIs, false).expect("there is room");
     assert_eq!(lent(&mut registry, 200, "b/x"), Ok(false), "not twice");
     registry.sweep(millis(60_000), 100);
@@ -186,11 +186,11 @@ fn a_name_waits_for_what_a_shorter_pattern_lent_before_there_was_a_longer_one() 
     let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
     let limit = |name: &str| format!("[[limit]]\nname = {name:?}\n{rule}\n");
     let put = |registry: &mut Registry, name: &str, now| {
-        let config = Config::parse(&limit(name)).expect("valid").limits.remove(0);
+        let config = config(&limit(name)).limits.remove(0);
         registry.put(millis(now), &config, crate::CarryOver::AsIs, false).expect("there is room");
     };
     for name_is_put in [true, false] {
-        let config = Config::parse(&[limit("*"), limit("u/*")].concat()).expect("valid");
+        let config = config(&[limit("*"), limit("u/*")].concat());
         let mut registry = config.registry(Past::None, millis(0), 7);
         let lent = |registry: &Registry, now: u64| -> u64 {
             let lent = |session| {
@@ -219,9 +219,9 @@ fn a_name_waits_for_what_a_shorter_pattern_lent_before_there_was_a_longer_one() 
 fn what_this_life_lent_to_a_name_is_known_to_a_limit_that_is_put_as_fresh() {
     let rule = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10s\", margin = \"0s\" }]";
     let limit = |name: &str| format!("[[limit]]\nname = {name:?}\n{rule}\n");
-    let config = Config::parse(&limit("u/*")).expect("valid");
+    let pattern = config(&limit("u/*"));
     for (put, fresh) in [("u/7", true), ("u/7*", true), ("u/7*", false), ("u/7", false)] {
-        let mut registry = config.registry(Past::None, millis(0), 7);
+        let mut registry = pattern.registry(Past::None, millis(0), 7);
         let mut seq = 0;
         let mut lent = |registry: &mut Registry, at: u64, name: &str| {
             seq += 1;
@@ -230,15 +230,15 @@ fn what_this_life_lent_to_a_name_is_known_to_a_limit_that_is_put_as_fresh() {
         };
         let first: u64 = (0..30).map(|_| lent(&mut registry, 0, "u/7")).sum();
         assert_eq!(first, 10);
-        let config = Config::parse(&limit(put)).expect("valid").limits.remove(0);
-        registry.put(millis(200), &config, crate::CarryOver::AsIs, fresh).expect("there is room");
+        let named = config(&limit(put)).limits.remove(0);
+        registry.put(millis(200), &named, crate::CarryOver::AsIs, fresh).expect("there is room");
         let second = (0..30).map(|_| lent(&mut registry, 300, "u/7")).sum::<u64>();
         println!("{first} of the pattern, and {second} of {put} with fresh={fresh}");
         assert_eq!(second, 0, "{put} with fresh={fresh}");
         assert!(lent(&mut registry, 60_000, "u/7") > 0, "all of that has left the window");
         // `fresh` is believed for a name by which nothing was lent.
-        let config = Config::parse(&limit("v/1")).expect("valid").limits.remove(0);
-        registry.put(millis(60_000), &config, crate::CarryOver::AsIs, true).expect("there is room");
+        let other = config(&limit("v/1")).limits.remove(0);
+        registry.put(millis(60_000), &other, crate::CarryOver::AsIs, true).expect("there is room");
         assert!(lent(&mut registry, 60_000, "v/1") > 0);
     }
 }

@@ -22,7 +22,7 @@ rules = [{ kind = "fixed_window", limit = 1000, calendar = "month" }]
 "#;
 
 fn registry() -> Registry {
-    Config::parse(CONFIG).expect("valid").registry(Past::None, millis(0), 7)
+    config(CONFIG).registry(Past::None, millis(0), 7)
 }
 
 fn of(session: u64, seq: u64) -> Caller {

@@ -12,7 +12,7 @@ const RULE: &str = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"10
 const LEASED: &str = "upstream = \"http://centre:1\"";
 
 fn registry(text: &str, epoch: u64) -> Registry {
-    Config::parse(text).expect("valid").registry(Past::None, millis(0), epoch)
+    config(text).registry(Past::None, millis(0), epoch)
 }
 
 fn upstream() -> Upstream {
@@ -206,7 +206,7 @@ fn what_a_removed_limit_was_told_is_spent_if_it_comes_back() {
 /// The bug: the only report of a node was answered with an unknown limit, and dropped. A node takes that answer for the
 /// end, and counts from zero if the limit comes back.
 fn told_while_it_was_removed(text: &str) {
-    let config = Config::parse(text).expect("valid");
+    let config = config(text);
     let mut registry = config.registry(Past::None, millis(0), 1);
     let lend = |registry: &Registry, seq, at, spent, held| {
         registry.leases(millis(at), &caller(seq), &[ask("a", Some("k"), spent, held, 10)]).grants.remove(0)
@@ -241,7 +241,7 @@ fn what_a_node_told_a_removed_limit_is_spent_above_it_too() {
 /// The bug: the goodbye for a name that only a removed pattern matches was refused, and its permits counted as spent.
 #[test]
 fn a_goodbye_for_a_name_of_a_removed_pattern_is_settled() {
-    let config = Config::parse(&format!("[[limit]]\nname = \"u/*\"\n{RULE}")).expect("valid");
+    let config = config(&format!("[[limit]]\nname = \"u/*\"\n{RULE}"));
     let mut registry = config.registry(Past::None, millis(0), 1);
     let lent = registry.leases(millis(0), &caller(1), &[ask("u/1", None, 0, 0, 10)]).grants.remove(0).permits;
     assert!(lent > 1);

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 fn limit(name: &str, most: u64) -> LimitConfig {
     let rule = format!("{{ kind = \"fixed_window\", limit = {most}, per = \"1s\" }}");
     let text = format!("[[limit]]\nname = \"{name}\"\nrules = [{rule}]\n");
-    let mut limit = Config::parse(&text).expect("valid").limits.remove(0);
+    let mut limit = config(&text).limits.remove(0);
     limit.upstream = Some(Upstream::Store(TimeSource::Store));
     limit
 }

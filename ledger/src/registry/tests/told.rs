@@ -54,7 +54,7 @@ fn a_node_is_told_its_share_of_the_reserve_where_one_is_configured() {
     for (options, permits) in [(reserve, Some(5)), ("", None)] {
         let rule = "{ kind = \"fixed_window\", limit = 1000, per = \"30s\" }";
         let text = format!("[[limit]]\nname = \"a\"\nrules = [{rule}]\n{options}");
-        let registry = Config::parse(&text).expect("valid").registry(Past::None, millis(0), 7);
+        let registry = config(&text).registry(Past::None, millis(0), 7);
         let grants = registry.leases(millis(0), &caller(1), &[ask("a", None, 0, 0, 10)]).grants;
         assert_eq!(
             grants[0].safe.as_ref().map(|safe| (safe.permits, safe.span_ms)),

@@ -3,7 +3,6 @@
 use super::*;
 use crate::CarryOver;
 use crate::registry::limit::PoolId;
-use crate::registry::rows::Written;
 use crate::rule::Gap;
 use std::ops::Bound;
 
@@ -27,18 +26,9 @@ name = "cap"
 rules = [{ kind = "concurrency", limit = 5, longest = "10s" }]
 "#;
 
-fn config(text: &str) -> Config {
-    Config::parse(text).expect("valid")
-}
-
 /// Begins an allocator that writes down what it lends. Also returns what is written after its first batch.
 fn begun() -> (Registry, Written) {
-    let mut registry = config(FAMILY).registry(Past::None, millis(0), 7);
-    registry.begin_writing(0);
-    let (batch, mut written) = (registry.write_down(millis(0)), Written::default());
-    written.apply(&batch);
-    registry.raise_high_water(&batch);
-    (registry, written)
+    writing(&config(FAMILY))
 }
 
 /// Returns what the asks are lent, and the batch that the answer waits for.
@@ -318,12 +308,9 @@ fn removed_and_started_again(before: &Config, name: &str, after: &Config) -> Reg
     let mut written = Written::default();
     written.apply(&registry.write_down(millis(0)));
     lend(&mut registry, 1, &[ask(name, None, 0, 0, 100)]);
-    let mut batch = registry.write_down(millis(20));
-    written.apply(&batch);
-    registry.raise_high_water(&batch);
+    write(&mut registry, &mut written, 20);
     assert!(registry.remove(name));
-    batch = registry.write_down(millis(30));
-    written.apply(&batch);
+    written.apply(&registry.write_down(millis(30)));
     after.restored(&written, Gap::Counted, millis(40), 8)
 }
 

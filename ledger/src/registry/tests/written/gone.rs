@@ -19,20 +19,6 @@ fn other() -> Config {
     config("[[limit]]\nname = \"other\"\nrules = [{ kind = \"concurrency\", limit = 1, longest = \"1s\" }]")
 }
 
-/// Begins an allocator of `config` that has written down everything.
-fn writing(config: &Config) -> (Registry, Written) {
-    let (mut registry, mut written) = (config.registry(Past::None, millis(0), 7), Written::default());
-    registry.begin_writing(0);
-    write(&mut registry, &mut written, 0);
-    (registry, written)
-}
-
-fn write(registry: &mut Registry, written: &mut Written, now: u64) {
-    let batch = registry.write_down(millis(now));
-    written.apply(&batch);
-    registry.raise_high_water(&batch);
-}
-
 /// Begins the next run at `now` with what is `written`. It writes everything anew.
 fn next_life(config: &Config, written: &Written, now: u64) -> (Registry, Written) {
     let mut registry = config.restored(written, Gap::Counted, millis(now), now);
