@@ -6,7 +6,9 @@ mod clockless;
 mod guaranteed;
 mod safe;
 
-pub use broad::{regions_paused, regions_rules, store_paused, store_rules, store_unwatched};
+pub use broad::{
+    regions_outside, regions_paused, regions_rules, store_outside, store_paused, store_rules, store_unwatched,
+};
 pub use changed::{
     regions_changed, store_changed, store_changed_caps, store_changed_close, store_put, store_removed,
 };

@@ -250,8 +250,10 @@ impl World {
         let (caller, at) = (self.caller(&message), &mut self.regions[region]);
         let now = at.clock.show(self.real);
         let asks: Vec<Entry> = message.asks.iter().map(|ask| entry(self.limits.pool(0), ask)).collect();
+        let before = at.stock(&self.limits, self.real, 0).view;
         let bodies = at.registry.leases(now, &caller, &asks).grants;
         let (stocks, mut answers) = (self.stocks(), vec![]);
+        self.region_hears_of_vendor(&message, before, stocks.own[region])?;
         for (ask, body) in message.asks.iter().zip(bodies) {
             let answer = answer_of(&body);
             match answer {

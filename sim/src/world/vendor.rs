@@ -2,9 +2,13 @@
 //! left, and refuses callers when nothing is. Adversaries make reports up.
 
 use super::World;
+use super::event::Message;
+use crate::oracle::{Instant, Stock, Verdict};
 use crate::{MILLI, SECOND};
 use lessor::RateLimitHeaders;
 use lessor_ledger::Rule;
+use lessor_ledger::pool::PoolView;
+use lessor_protocol::wire::ObservedBody;
 use lessor_protocol::{Announced, Left, PERMITS_MAX};
 use std::time::Duration;
 
@@ -16,6 +20,22 @@ impl World {
     pub(super) fn spends_outside(&mut self, permits: u64) {
         self.log.note(self.real, "! a caller outside uses #", &[permits]);
         self.outside = (permits > 0).then_some(permits);
+    }
+
+    /// Tells the oracle of the region that `message` asks what it says of the vendor, which turned the pool from `before`
+    /// into what it is now.
+    pub(super) fn region_hears_of_vendor(
+        &mut self,
+        message: &Message,
+        before: PoolView,
+        Stock { view, at, .. }: Stock,
+    ) -> Verdict {
+        let (region, trust) = (self.setup.lender(message.asks[0].desk), self.setup.plan.sharing.vendor);
+        let now = Instant { allocator: at, ..self.now() };
+        message.asks.iter().filter_map(|ask| ask.observed).try_for_each(|observed| {
+            let observed = ObservedBody::of(&observed).observed();
+            self.oracles.of(region).hears(now, message.session, &observed, &trust, [before, view])
+        })
     }
 
     /// Lets the vendor answer a call of `desk`.

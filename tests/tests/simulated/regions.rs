@@ -315,6 +315,13 @@ fn rules_with_options_hold_through_stores_and_regions() {
     assert!(admitted.iter().all(|sum| *sum > 100 * seeds()), "too few to say anything: {admitted:?}");
 }
 
+/// A vendor has less than its contract says, and refuses calls.
+#[test]
+fn what_a_vendor_says_holds_back_what_regions_and_stores_lend() {
+    let admitted = [topologies::regions_outside, topologies::store_outside].map(admitted_in);
+    assert!(admitted.iter().all(|sum| *sum > 100 * seeds()), "too few to say anything: {admitted:?}");
+}
+
 #[test]
 fn a_clock_that_is_set_while_no_allocator_watches_is_not_gone_by() {
     let admitted = admitted_in(topologies::store_unwatched);

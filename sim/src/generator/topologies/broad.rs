@@ -1,8 +1,11 @@
 //! Draws fleets with rules that have options, with processes that stand still, and with a store whose clock is set while
 //! no allocator watches.
 
-use super::{dice, in_full_use, of_store, on_crooked_ways, regions_by, regions_changed, rule, store_by};
+use super::{
+    dice, in_full_use, of_store, on_crooked_ways, regions, regions_by, regions_changed, rule, store, store_by,
+};
 use crate::faults::Fault;
+use crate::generator::{draw_distances, outside};
 use crate::live::{Act, Live};
 use crate::setup::Setup;
 use crate::topology::Fate;
@@ -65,6 +68,25 @@ pub fn store_unwatched(seed: u64) -> Setup {
     let mut rng = dice(seed, 54);
     let rule = rule(50..300, 1_000..4_000, &mut rng);
     in_full_use(store_by(vec![rule], 0, seed, &mut rng), &[Fate::SetUnwatched], 5 * SECOND).named()
+}
+
+/// Draws [`regions`] whose vendor has less than it should, which nodes report to their regions. Nodes of every other fleet
+/// are at two or three distances from their region.
+pub fn regions_outside(seed: u64) -> Setup {
+    less_at_vendor(regions(seed), dice(seed, 55))
+}
+
+/// Draws a [`store`] as [`regions_outside`].
+pub fn store_outside(seed: u64) -> Setup {
+    less_at_vendor(store(seed), dice(seed, 56))
+}
+
+fn less_at_vendor(setup: Setup, mut rng: fastrand::Rng) -> Setup {
+    let mut setup = outside(setup, &mut rng);
+    if setup.seed.is_multiple_of(2) {
+        draw_distances(&mut rng, &mut setup);
+    }
+    setup.named()
 }
 
 /// Lets processes of regions stand still.
