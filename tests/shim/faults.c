@@ -246,9 +246,9 @@ int linkat(int from_in, const char *from, int to_in, const char *to, int flags) 
     struct settings now = settings();
     if (is_read_only(&now)) return -1;
     pthread_mutex_lock(&lock);
-    int dies = is_the_one(&now, "link", from);
+    int dies = is_the_one(&now, "link", to);
     int done = REAL(linkat)(from_in, from, to_in, to, flags);
-    if (dies) die(&now, "link", from);
+    if (dies) die(&now, "link", to);
     pthread_mutex_unlock(&lock);
     return done;
 }

@@ -46,13 +46,10 @@ impl From<String> for Unread {
 
 impl From<redb::Error> for Unread {
     fn from(error: redb::Error) -> Self {
-        match &error {
-            // The library's own findings have no number of the system.
-            redb::Error::Io(of_system) if of_system.raw_os_error().is_some() => {
-                Unread::Unknown(error.to_string())
-            }
-            _ => Unread::Damaged(error.to_string()),
-        }
+        // The library's own findings have no number of the system.
+        let is_of_system = matches!(&error, redb::Error::Io(error) if error.raw_os_error().is_some());
+        let problem = error.to_string();
+        if is_of_system { Unread::Unknown(problem) } else { Unread::Damaged(problem) }
     }
 }
 
