@@ -194,7 +194,7 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
         let (limit, key, kind) = (&event.limit, &event.key, event.kind);
         tracing::info!(limit, key, ?kind, omitted, "a vendor counts otherwise");
     }
-    if shared.shared_store_status().is_silent() && lends_nothing(exchange.entries(), &response.grants) {
+    if shared.shared_store_status().is_silent() && lends_nothing(&response.grants) {
         let detail = "the shared store does not answer: nothing is lent until it does. Ask another allocator";
         return Err(Problem::unavailable("store_failing", detail));
     }
@@ -203,20 +203,20 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
     Ok(Answered { body, asks, waits_for })
 }
 
-/// Whether the node wants permits and every answer is empty: no permits lent or held, no rate, no error, and no reason
-/// for the refusal. While the store is silent such answers say nothing about the limit. The node does better to ask
-/// another allocator or to use its fallback. A decision of an operator is a reason, which the node must hear from this
-/// allocator.
-fn lends_nothing<'a>(
-    mut entries: impl Iterator<Item = &'a Entry<Text<'a>>>,
-    grants: &[GrantBody<Text<'_>>],
-) -> bool {
+/// Whether there are answers, and every one is empty: no permits lent or held, no rate, no error, and no reason for the
+/// refusal. While the store is silent such answers say nothing about the limit. The node does better to ask another
+/// allocator or to use its fallback, which an answer would end for all of its limits. A node asks the plain name of a limit
+/// with keys, and names that no limit has, again and again: those errors show nothing of the store. A decision of an
+/// operator is a reason, which the node must hear from this allocator.
+fn lends_nothing(grants: &[GrantBody<Text<'_>>]) -> bool {
     let is_empty = |grant: &GrantBody<Text<'_>>| {
         let lends = (grant.permits, grant.held) != (0, 0) || grant.rate.is_some();
         let is_decided = grant.refused.is_some_and(|refused| refused != RefusalReason::Other);
-        !lends && !is_decided && grant.error.is_none()
+        let word = grant.error.as_ref().map(|error| error.code.as_str());
+        let names_no_pool = matches!(word, None | Some(code::KEY_MISMATCH | code::LIMIT_UNKNOWN));
+        !lends && !is_decided && names_no_pool
     };
-    entries.any(|entry| matches!(entry, Entry::Ask(ask) if ask.want > 0)) && grants.iter().all(is_empty)
+    !grants.is_empty() && grants.iter().all(is_empty)
 }
 
 /// Turns "limit unknown" into a refusal with a short retry delay. Right after a start the allocator may not know yet of

@@ -1,6 +1,7 @@
 //! Wrong asks, each among good ones.
 
 use super::*;
+use crate::shared_store_status::Work;
 use lessor_protocol::wire::code;
 
 /// Sends a wrong ask between two good ones. Checks that it gets an error with `code` and `field`, that the others are
@@ -119,4 +120,31 @@ async fn a_flood_of_keys_is_refused_and_old_keys_go_on() {
     }
     let old = app.lease(2, 1, json!([ask(7)])).await;
     assert_eq!(old[0]["permits"], json!(1));
+}
+
+/// The bug: one ask for the plain name of a limit with keys, which each client sends every few seconds, was answered while
+/// the store was silent. For the client an allocator lent again, and all its fallbacks ended.
+#[tokio::test]
+async fn while_the_store_is_silent_a_name_without_a_pool_is_no_answer() {
+    let app = App::of(&CONFIG.replace("limit = 1000", "limit = 1"), true);
+    let all = app.lease(1, 1, json!([ask(1)])).await;
+    assert_eq!(all[0]["permits"], 1);
+    app.shared.shared_store_status().fell_silent(Work::Exchanging, Some("no answer".to_owned()));
+    let named = |limit: &str| json!({ "limit": limit, "spent_total": 0, "held": 0, "want": 0 });
+    let (plain, unknown, idle) = (named("export"), named("nope"), ask(0));
+    let mut seq = 0;
+    let mut exchange = async |asks: Vec<&Value>| {
+        seq += 1;
+        let body = json!({ "node": "node-2", "session": 2, "seq": seq, "asks": asks });
+        app.post("/v1/leases", body.to_string()).await
+    };
+    for asks in [vec![&ask(1)], vec![&ask(1), &plain, &unknown], vec![&plain], vec![&unknown], vec![&idle]] {
+        assert_eq!(exchange(asks.clone()).await.problem(503).0, "store_failing", "{asks:?}");
+    }
+    assert_eq!(exchange(vec![]).await.status, StatusCode::OK, "a greeting");
+    let wrong = json!({ "limit": "vendor/rest", "spent_total": 0, "held": 0, "want": -1 });
+    assert_eq!(exchange(vec![&wrong]).await.status, StatusCode::OK, "the node must hear of its mistake");
+    let paused = app.post("/v1/limits/vendor/rest/pause", "").await;
+    assert_eq!(paused.status, StatusCode::OK, "{}", paused.text);
+    assert_eq!(exchange(vec![&ask(1)]).await.json()["grants"][0]["refused"], "paused");
 }

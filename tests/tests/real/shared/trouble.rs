@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
+/// How long to look whether a fallback lasts: longer than the pause between two asks for a plain name.
+const IN_FALLBACK: Duration = Duration::from_secs(15);
+
 /// By then the longest lease is over.
 const OVER: Duration = Duration::from_secs(2);
 
@@ -47,17 +50,22 @@ async fn who_is_cut_off_from_the_store_lends_nothing_and_the_other_all(kind: Sto
 async fn who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallback(kind: StoreKind) {
     let store = Store::own(kind).await;
     let wire = Wire::to(store.server.address()).await;
-    let limit = "[[limit]]\nname = \"open\"\nfallback = \"open\"\n\
-                 rules = [{ kind = \"sliding_window\", limit = 50, per = \"1s\" }]\n";
+    let rules = "rules = [{ kind = \"sliding_window\", limit = 50, per = \"1s\" }]\n";
+    let limit = &format!(
+        "[[limit]]\nname = \"open\"\nfallback = \"open\"\n{rules}\
+         [[limit]]\nname = \"user\"\nkeyed = true\n{rules}"
+    );
     let url = store.server.url_through(&wire);
     let (east, west) = (
         Fleet::start(&(store.head(&url, "east", 1) + limit)).await,
         Fleet::start(&(store.head(&store.url, "west", 1) + limit)).await,
     );
-    let alone = east.client("alone").await.limit("open");
+    let client = east.client("alone").await;
+    // The plain handle of a limit with keys is asked for every few seconds.
+    let (alone, user) = (client.limit("open"), client.limit("user").key("a"));
     let knows_both = Client::builder(&east.url).or(&west.url).node("both").connect().await;
     let knows_both = knows_both.expect("both allocators answer").limit("open");
-    for limit in [&alone, &knows_both] {
+    for limit in [&alone, &knows_both, &user] {
         limit.acquire_within(1, Duration::from_secs(10)).await.expect("there are plenty");
     }
     let passes = |limit: &Limit, calls: usize| (0..calls).all(|_| limit.try_acquire(1).is_ok());
@@ -67,6 +75,11 @@ async fn who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallba
     );
     wire.cut();
     eventually("the client is in its fallback", async || passes(&alone, 100).then_some(())).await;
+    let began = CLOCK.now();
+    while CLOCK.now().since(began) < IN_FALLBACK {
+        assert!(passes(&alone, 1), "the fallback ended after {:?}", CLOCK.now().since(began));
+        sleep(Duration::from_millis(10)).await;
+    }
     let lent = async || west.number("open", "granted").await;
     let before = lent().await;
     let lends_and_holds = async || {
