@@ -14,6 +14,7 @@ use lessor_allocator::{Listener, Server};
 use sd_notify::NotifyState;
 use std::io::Write as _;
 use tokio::runtime::Builder;
+use tokio::signal::unix::SignalKind;
 use tracing_subscriber::EnvFilter;
 
 /// Runs until SIGTERM or SIGINT.
@@ -29,7 +30,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     stop::end_in_time()?;
     let runtime = runtime::start(&mut Builder::new_multi_thread())?;
     let ran = runtime.block_on(async {
-        let mut stop = Stop::install()?;
+        // SIGHUP would kill, too, and a store may take a while to open.
+        let (mut stop, hangup) = (Stop::install()?, stop::listen(SignalKind::hangup())?);
         let listen = args.listen.clone().unwrap_or_else(|| config.server.listen.clone());
         let cannot = |error| Failure::Run(format!("cannot listen on {listen}: {error}"));
         let listener = lessor_allocator::listen(&listen).map_err(cannot)?;
@@ -37,7 +39,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let admin = config.admin.as_ref().map(listen_apart).transpose()?;
         let scheme = if config.server.tls.is_some() { "https" } else { "http" };
         let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
-        let watch = Watch::install(args.config.clone(), text, server.reloads())?;
+        let watch = Watch::new(args.config.clone(), text, server.reloads(), hangup);
         // Announced last: a signal that comes after the announcement must not be lost, nor kill.
         announce(&listener, scheme, admin.as_ref()).map_err(cannot)?;
         tell_manager(NotifyState::Ready);

@@ -78,6 +78,7 @@ fn is_hangup_ignored() -> bool {
     ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 == 1)
 }
 
-fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+/// Takes over a signal.
+pub(crate) fn listen(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::Run(format!("cannot listen for signals: {error}")))
 }

@@ -8,7 +8,7 @@ use lessor_allocator::reload::{Reloads, Removals, counted};
 use lessor_protocol::{CLOCK, Moment};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::task::spawn_blocking;
 
 /// Interval between two looks at the file. Reading a few kilobytes a second costs nothing, and needs neither a library
@@ -66,11 +66,9 @@ impl Looks {
 }
 
 impl Watch {
-    /// Watches `file`, which had `text` when the server was started. Takes over SIGHUP.
-    pub(crate) fn install(file: PathBuf, text: String, reloads: Reloads) -> Result<Self, Failure> {
-        let hangup = signal(SignalKind::hangup())
-            .map_err(|error| Failure::Run(format!("cannot listen for signals: {error}")))?;
-        Ok(Watch { file, looks: Looks { seen: Ok(text), next: None }, reloads, hangup })
+    /// Watches `file`, which had `text` when the server was started. `hangup` tells of each SIGHUP.
+    pub(crate) fn new(file: PathBuf, text: String, reloads: Reloads, hangup: Signal) -> Self {
+        Watch { file, looks: Looks { seen: Ok(text), next: None }, reloads, hangup }
     }
 
     /// Runs until it is dropped.

@@ -9,9 +9,10 @@ use lessor_protocol::{CLOCK, Moment};
 use rustix::process::Signal;
 use scenarios::faults::Faulty;
 use scenarios::fleet::eventually;
-use scenarios::process::Node;
+use scenarios::process::{Node, Running, folder_with, lessor};
 use scenarios::proxy::Proxy;
 use scenarios::proxy::fault::Fault;
+use scenarios::shim::Shim;
 use scenarios::vendor::judge;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,6 +166,24 @@ fn while_the_allocator_is_stopped_nodes_spend_what_they_hold_and_go_on_when_it_d
     assert!(outage.judge("stopped") < SOON);
 }
 
+/// The bug: SIGHUP killed an allocator that was opening its store.
+#[test]
+fn sighup_during_a_start_kills_no_allocator() {
+    let (shim, folder) = (Shim::new(), folder_with(CONFIG));
+    shim.set("sync_ms 500\n");
+    let mut command = std::process::Command::new(lessor());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(folder.path().join("lessor.toml"));
+    let mut running = Running::start(command.envs(shim.environment()));
+    let began = CLOCK.now();
+    while !folder.path().join("lessor.redb.new").exists() {
+        assert!(CLOCK.now().since(began) < SOON, "the allocator makes no store");
+        pause(Duration::from_millis(2));
+    }
+    running.signal(Signal::HUP);
+    running.listens();
+    running.kill();
+}
+
 #[test]
 fn on_a_disk_that_takes_seconds_to_sync_nothing_is_lent_that_is_not_durable() {
     let mut allocator = Faulty::start(CONFIG);
@@ -261,7 +280,7 @@ fn on_a_disk_that_cannot_be_written_any_more_nothing_is_lent_that_is_not_durable
 
 /// Returns the origin of the clock in the store.
 fn origin(allocator: &Faulty) -> i128 {
-    let mut command = std::process::Command::new(scenarios::process::lessor());
+    let mut command = std::process::Command::new(lessor());
     let exported = command.args(["store", "export"]).arg(allocator.file("lessor.redb")).output();
     let exported: serde_json::Value =
         serde_json::from_slice(&exported.expect("the command runs").stdout).expect("JSON");
