@@ -34,6 +34,7 @@ mod audit;
 pub mod cells;
 mod clock;
 pub mod config;
+mod descriptors;
 mod earlier_decisions;
 mod events;
 mod http;

@@ -85,13 +85,15 @@ pub struct Server {
     shared: Arc<Shared>,
     /// The configured certificates, once they were read.
     certificates: Option<Certificates>,
+    /// The descriptors that this process may have open, if that bounds the connections.
+    descriptors: Option<u64>,
 }
 
 impl Server {
     /// Makes a new life of the allocator. `fresh` states that no earlier life can have lent permits that are still
     /// being spent. Without it every limit begins in quarantine.
     pub fn new(config: Config, fresh: bool) -> Self {
-        Server { shared: Arc::new(Shared::new(config, fresh)), certificates: None }
+        Server { shared: Arc::new(Shared::new(config, fresh)), certificates: None, descriptors: None }
     }
 
     /// Makes a life of the allocator that writes its grants to the store of `config`, if that names one, and resumes
@@ -115,7 +117,13 @@ impl Server {
             shared.set_access(access);
         }
         shared.audit().check().map_err(OpenError::Audit)?;
-        Ok(Server { shared, certificates: Some(certificates) })
+        Ok(Server { shared, certificates: Some(certificates), descriptors: None })
+    }
+
+    /// Bounds connections so that they fit into the `descriptors` that this process may have open; `None` leaves the
+    /// configured bounds.
+    pub fn with_descriptors(self, descriptors: Option<u64>) -> Self {
+        Server { descriptors, ..self }
     }
 
     /// Reads each file that `config` names, as [`Server::open`] does, and makes none. The store is not opened, because
@@ -216,8 +224,15 @@ impl Server {
         tracing::info!(%address, tls, limits, quarantined, "listening");
         let mut exposures: Vec<Exposure> = config.exposure(&address).into_iter().collect();
         let part = if admin.is_some() { Part::Nodes { metrics: !metrics } } else { Part::Whole };
-        let bounds =
-            Bounds::new(config.server.connections_max, config.server.connections_per_address_max, &address);
+        let of_operators = if admin.is_some() { ADMIN_CONNECTIONS_MAX } else { 0 };
+        let configured = (config.server.connections_max, config.server.connections_per_address_max);
+        let (connections, per_address_max) = match self.descriptors {
+            Some(descriptors) => {
+                self.shared.standing().few_descriptors.bounds(descriptors, configured, of_operators)
+            }
+            None => configured,
+        };
+        let bounds = Bounds::new(connections, per_address_max, &address);
         let nodes = Door::new(&self.shared, listener, (part, certificates.nodes), bounds);
         let admin = match admin {
             None => None,

@@ -5,6 +5,7 @@ mod audit;
 mod check;
 mod configuration;
 mod demo;
+mod descriptors;
 mod failure;
 mod limits;
 mod logging;

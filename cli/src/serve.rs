@@ -3,6 +3,7 @@
 
 use crate::args::ServeArgs;
 use crate::configuration;
+use crate::descriptors;
 use crate::failure::Failure;
 #[cfg(not(feature = "otlp"))]
 use crate::logging;
@@ -27,6 +28,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let text = configuration::text(&args.config)?;
     let mut config = configuration::of_allocator(&args.config, &text)?;
     configuration::unlock_store(&mut config, &args.config)?;
+    let descriptors = descriptors::raise();
     stop::end_in_time()?;
     let runtime = runtime::start(&mut Builder::new_multi_thread())?;
     let ran = runtime.block_on(async {
@@ -39,6 +41,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let admin = config.admin.as_ref().map(listen_apart).transpose()?;
         let scheme = if config.server.tls.is_some() { "https" } else { "http" };
         let server = Server::open(config, args.fresh).map_err(|error| Failure::Input(error.to_string()))?;
+        let server = server.with_descriptors(descriptors);
         let watch = Watch::new(args.config.clone(), text, server.reloads(), hangup);
         // Announced last: a signal that comes after the announcement must not be lost, nor kill.
         announce(&listener, scheme, admin.as_ref()).map_err(cannot)?;

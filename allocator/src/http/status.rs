@@ -83,6 +83,7 @@ fn warnings(shared: &Shared, visitor: &Visitor) -> Vec<String> {
         warnings.extend(restart_warning(&shared.needs_restart()));
         warnings.extend(shared.shared_store_status().older_file_warning());
         let standing = shared.standing();
+        warnings.extend(standing.few_descriptors.warning());
         warnings.extend(standing.short_memory.warning(shared.config().server.memory_max));
         warnings.extend_from_slice(&standing.open_secrets.warnings());
         warnings.extend(standing.unfit.warnings(shared.now()));

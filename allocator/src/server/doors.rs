@@ -5,6 +5,7 @@ use crate::config::Listen;
 use crate::http::Part;
 use crate::listener::{Accepted, Listener};
 use crate::shared::Shared;
+use lessor_protocol::{CLOCK, Moment};
 use lessor_tls::Acceptor;
 use std::io;
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use tokio::time::sleep;
 
 /// Pause when the process has no files left for another connection. Others will close.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Shortest time between two lines of the log about connections that cannot be accepted.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// Pause when all places are taken, before the next look for a connection that may make room.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
@@ -25,6 +29,8 @@ pub(super) struct Door {
     connections_max: usize,
     /// The connection that came while all places were taken, and for which one is being freed.
     waiting: Option<Accepted>,
+    /// When the log last said that connections cannot be accepted.
+    told: Option<Moment>,
     /// For the count of connections that were closed at once.
     shared: Arc<Shared>,
 }
@@ -60,7 +66,14 @@ impl Door {
         bounds: Bounds,
     ) -> Self {
         let peers = Peers::new(shared, part, tls, bounds.per_address);
-        Door { listener, peers, connections_max: bounds.connections, waiting: None, shared: shared.clone() }
+        Door {
+            listener,
+            peers,
+            connections_max: bounds.connections,
+            waiting: None,
+            told: None,
+            shared: shared.clone(),
+        }
     }
 
     /// Waits until a connection has come or ended. Cancel-safe.
@@ -79,7 +92,7 @@ impl Door {
                     self.peers.make_room();
                 }
                 Ok(accepted) => self.accept(accepted),
-                Err(error) => pause(&error).await,
+                Err(error) => self.pause(&error).await,
             },
             // By then another connection may have had its time to prove an identity.
             () = sleep(FULL_PAUSE), if !is_open => {}
@@ -95,6 +108,19 @@ impl Door {
         if !is_served {
             self.shared.metrics().connection_refused();
             tracing::debug!(%address, "this address has too many connections");
+        }
+    }
+
+    /// Waits, unless `error` only says that one peer gave up.
+    async fn pause(&mut self, error: &io::Error) {
+        use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+        if ![ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind()) {
+            let now = CLOCK.now();
+            if self.told.is_none_or(|told| now.since(told) >= TOLD_EVERY) {
+                self.told = Some(now);
+                tracing::warn!(%error, "cannot accept connections");
+            }
+            sleep(ACCEPT_PAUSE).await;
         }
     }
 
@@ -138,13 +164,4 @@ fn without_delay(stream: TcpStream) -> TcpStream {
         tracing::debug!(%error, "cannot send without delay");
     }
     stream
-}
-
-/// Waits, unless `error` only says that one peer gave up.
-async fn pause(error: &io::Error) {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    if ![ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind()) {
-        tracing::warn!(%error, "cannot accept connections");
-        sleep(ACCEPT_PAUSE).await;
-    }
 }

@@ -4,6 +4,7 @@ use super::Shared;
 use crate::access::Access;
 use crate::audit::Audit;
 use crate::config::Exposure;
+use crate::descriptors::FewDescriptors;
 use crate::http::Bodies;
 use crate::memory::ShortMemory;
 use crate::open_secrets::OpenSecrets;
@@ -26,6 +27,7 @@ pub(crate) struct Standing {
     /// Files of secrets that every user can read.
     pub(crate) open_secrets: OpenSecrets,
     pub(crate) short_memory: ShortMemory,
+    pub(crate) few_descriptors: FewDescriptors,
     pub(crate) unfit: UnfitAnswers,
 }
 

@@ -1,6 +1,7 @@
 //! The allocator as an operator's service: many connections at once, files that are not what they should be, and an end
 //! in time whatever hangs.
 
+mod descriptors;
 mod ends;
 mod secrets;
 mod unit;
