@@ -99,7 +99,7 @@ impl Server {
     /// Makes a life of the allocator that writes its grants to the store of `config`, if that names one, and resumes
     /// what an earlier life wrote there. `fresh` is as for [`Server::new`]. With a store that knows what was lent, it
     /// holds only for limits that are new to the store, and only if none of the limits in the store is gone from
-    /// `config`.
+    /// `config`. With a store that is lost it holds for none.
     ///
     /// # Errors
     /// If the store or the certificates cannot be used.

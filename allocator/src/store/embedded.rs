@@ -64,11 +64,11 @@ pub enum Lost {
 }
 
 impl Embedded {
-    /// Opens the store at `path`, and reads it. A new store is made in place of an unusable one,
-    /// which is set aside once the first batch of the new one is durable.
+    /// Opens the store at `path`, and reads it. A new store is made in place of one that is lost, which is set aside once
+    /// the first batch of the new one is durable.
     ///
     /// # Errors
-    /// If another process has it, it can be neither read nor made, or it never was a store and is left as it is.
+    /// If another process has it, it can be neither read nor made, or it never was a store. It is left as it is.
     pub fn open(path: &Path) -> Result<(Self, Result<Found, Lost>), StoreError> {
         // A link in place of the seal would count as a missing seal, and the store as an old one.
         file::refuse_link(&seal::beside(path)).map_err(|error| unusable(path, &error))?;
