@@ -116,7 +116,7 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
         let (ask_after, retry_after) = pool.next_ask(*place, ask, permits, link.offer());
         let horizon = pool.horizon(*place, link.offer()).min(term);
         let cap = |longest| InFlight { longest: millis_above(longest), hold: link.offer().hold };
-        let (ceiling, in_flight) = (pool.call_max(), pool.longest.map(cap));
+        let (ceiling, in_flight) = (pool.call_max_of(*place), pool.longest.map(cap));
         Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate: Rate::Free, in_flight }
     };
     let grant = chain.iter().map(grant).reduce(family::least).expect("there is one at least");

@@ -69,6 +69,7 @@ use crate::rule::Flow;
 use borrow::Borrower;
 use checkpoint::Checkpoints;
 use claims::Takings;
+use family::Place;
 use feedback::Feedback;
 use groups::Groups;
 use ledgers::Ledgers;
@@ -223,6 +224,19 @@ impl Pool {
     /// Returns the most permits that one call can ever take.
     pub fn call_max(&self) -> u64 {
         self.ceiling().min(self.plan.sharing.lease_max)
+    }
+
+    /// Returns the most permits that one call of `place` can ever take: it leaves to groups what they are guaranteed. A
+    /// root lends to allocators, whose nodes may be of any group.
+    fn call_max_of(&self, place: Place) -> u64 {
+        if self.plan.is_root {
+            return self.call_max();
+        }
+        let above = self.ledgers.loan().map_or(u64::MAX, Loan::ceiling);
+        // A steady flow keeps nothing for groups.
+        let lends = self.plan.ceiling_beside_flow().min(above).saturating_sub(self.reserve());
+        let kept = self.kept_at_most(self.sessions[place].share.group);
+        self.call_max().min(lends.saturating_sub(kept))
     }
 
     /// Returns the plan of the pool.

@@ -59,6 +59,12 @@ impl Plan {
         ceiling.unwrap_or(if self.is_borrowed { PERMITS_MAX } else { 0 })
     }
 
+    /// Returns the most permits that the rules beside a steady flow ever lend at once, or [`PERMITS_MAX`].
+    pub(super) fn ceiling_beside_flow(&self) -> u64 {
+        let others = self.rules.iter().filter(|rule| rule.flow().is_none());
+        others.map(Rule::ceiling).min().unwrap_or(PERMITS_MAX)
+    }
+
     /// Returns the longest time that a call may take, if a rule counts calls in flight. Each such rule bounds all calls.
     pub fn longest(&self) -> Option<Duration> {
         self.rules.iter().filter_map(Rule::longest).min()

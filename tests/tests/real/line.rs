@@ -32,6 +32,11 @@ rules = [{ kind = "token_bucket", capacity = 100, refill = 100, per = "1s", init
 [[limit]]
 name = "window"
 rules = [{ kind = "sliding_window", limit = 300, per = "1h" }]
+
+[[limit]]
+name = "kept"
+rules = [{ kind = "sliding_window", limit = 1000, per = "30s" }]
+guaranteed = { "checkout-*" = 100 }
 "#;
 
 const LIMITS: [&str; 3] = ["a", "b", "c"];
@@ -250,5 +255,22 @@ async fn a_caller_that_waits_for_nearly_all_of_a_window_has_it() {
     let window = client.limit("window");
     assert_eq!(window.acquire_within(295, Duration::from_secs(20)).await, Ok(()), "of 300");
     client.shutdown().await;
+    fleet.stop().await;
+}
+
+/// The bug: the node was told that a call may take the whole limit. The call waited for ever, and so did all calls
+/// behind it.
+#[tokio::test]
+async fn a_call_that_would_take_what_other_nodes_are_guaranteed_holds_up_no_other() {
+    let fleet = Fleet::start(CONFIG).await;
+    for (node, most) in [("web-1", 900), ("checkout-1", 1_000)] {
+        let client = fleet.client(node).await;
+        let kept = client.limit("kept");
+        let calls = async { tokio::join!(kept.acquire(most + 1), kept.acquire(1)) };
+        let (large, small) =
+            tokio::time::timeout(Duration::from_secs(30), calls).await.expect("neither waits");
+        assert_eq!((large, small), (Err(Refusal::TooLarge { limit: most }), Ok(())), "{node}");
+        client.shutdown().await;
+    }
     fleet.stop().await;
 }

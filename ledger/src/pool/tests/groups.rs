@@ -1,7 +1,7 @@
 //! Tests of what groups of nodes are guaranteed of a limit, in a shared store and without one.
 
 use super::*;
-use crate::rule::Gap;
+use crate::rule::{Gap, LeakyBucket};
 
 const RTT: Duration = Duration::from_millis(4);
 
@@ -183,6 +183,35 @@ fn an_allocator_keeps_for_a_group_what_was_lent_for_it() {
     assert_eq!(pool.groups.guarantees.owed(Some(0)), 8, "three came back");
     let (_, of_group) = exchange(&mut pool, 404, 0, 0);
     assert_eq!((of_group, pool.groups.guarantees.owed(Some(0))), (GroupAsk { taken: 12, want: 0 }, 0));
+}
+
+/// The bug: a node was told that one call may take the whole limit. A call of more than other groups leave was first in
+/// line for ever.
+#[test]
+fn no_node_is_told_that_a_call_may_take_what_is_guaranteed_to_others() {
+    let of = |group| Holder { share: Share { group, ..Share::EVEN }, ..A };
+    let told = |pool: &mut Pool, group| grant(pool.renew(millis(0), of(group), 1, ask(0, 0, 1))).ceiling;
+    let groups = [None, Some(0), Some(1)];
+    let all =
+        |plan: &Plan| groups.map(|group| told(&mut Pool::new(Arc::new(plan.clone()), millis(0)), group));
+    assert_eq!(all(&guaranteed(&[25])), [75, 100, 75]);
+    assert_eq!(all(&guaranteed(&[25, 75])), [0, 25, 75]);
+    let reserved = guaranteed(&[25]);
+    let sharing = Sharing { reserve: 10, lease_max: 80, ..reserved.sharing.clone() };
+    assert_eq!(all(&Plan { sharing, ..reserved }), [65, 80, 65]);
+    // A steady flow keeps nothing for groups. A rule beside it does.
+    let flow = Rule::LeakyBucket(LeakyBucket::try_new(60, 50, SECOND).expect("valid"));
+    let beside = Plan { rules: vec![flow, sliding(100, SECOND)], ..guaranteed(&[25, 45]) };
+    assert_eq!(all(&Plan { rules: vec![flow], ..beside.clone() }), [60, 60, 60]);
+    assert_eq!(all(&beside), [30, 55, 60]);
+    // Nodes of any group may ask an allocator that leases from a root.
+    assert_eq!(grant(root(&[25]).renew(millis(0), A, 1, ask(0, 0, 1))).ceiling, 100);
+    let mut pool = below(&[25]);
+    grant(pool.renew(millis(0), A, 1, ask(0, 0, 30)));
+    exchange(&mut pool, 1, 20, 0);
+    let nodes = [(A, 2), (MEMBER, 1)];
+    let told = nodes.map(|(node, seq)| grant(pool.renew(millis(20), node, seq, ask(0, 0, 1))).ceiling);
+    assert_eq!(told, [75, 100]);
 }
 
 /// Permits that a root says it lent, but cannot have lent, are not kept for the group.
