@@ -61,6 +61,7 @@ impl Pool {
         self.count_safe_shares_by_others(&before);
         (self.pacer, self.excess_demand) = (Rare::default(), Rare::default());
         self.foresee_nothing();
+        self.end_waits();
         self.audit();
     }
 
@@ -89,6 +90,7 @@ impl Pool {
             flow.top_up(permits);
         }
         self.foresee_nothing();
+        self.end_waits();
         self.audit();
         true
     }

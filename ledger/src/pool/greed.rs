@@ -101,10 +101,26 @@ impl Pool {
         (most.saturating_sub(held), held > most && held_for > self.term * HELD_TERMS)
     }
 
-    /// Returns the rest of the wait that `place` was told with its last answer: an ask before its end gains nothing. A
-    /// root enforces no wait: allocators ask it for their nodes, and it keeps no answers.
-    pub(super) fn told_wait(&self, place: Place) -> Option<Duration> {
+    /// Ends all waits that sessions were told before: an operator has changed what they were told of.
+    pub(super) fn end_waits(&mut self) {
+        if !self.sessions.is_empty() {
+            self.excess_demand.waits_ended = self.now;
+        }
+    }
+
+    /// Returns when all waits that sessions were told before ended.
+    pub(super) fn waits_ended(&self) -> Moment {
+        self.excess_demand.waits_ended
+    }
+
+    /// Returns the rest of the wait that `place` was told with its last answer, unless all earlier waits ended at
+    /// `ended`: an ask before its end gains nothing. A root enforces no wait: allocators ask it for their nodes, and it
+    /// keeps no answers.
+    pub(super) fn told_wait(&self, place: Place, ended: Moment) -> Option<Duration> {
         let session = &self.sessions[place];
+        if session.answered < ended {
+            return None;
+        }
         let told = session.told.answer().grant().map_or(Duration::ZERO, |grant| grant.ask_after);
         let left = told.saturating_sub(self.now.since(session.answered));
         let is_early = left > told / WAIT_SLACK + MILLISECOND && !self.plan.is_root;

@@ -92,8 +92,10 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     let is_reusable = chain.iter().all(|link| link.pool.ledgers.are_reusable());
     // Sessions share a steady flow by turns.
     let is_spent = !is_reusable && flow.is_none();
+    // What one of them lacked may have been what the session waits for.
+    let ended = chain.iter().map(|link| link.pool.waits_ended()).max().unwrap_or(Moment::ORIGIN);
     for link in chain.iter_mut() {
-        link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent)));
+        link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent), ended));
     }
     let least = chain.iter().map(|link| link.offer().permits).min();
     let ends_lease = chain.iter().any(|link| link.offer().ends_lease);
@@ -143,13 +145,14 @@ fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<
 
 impl Pool {
     /// Sizes the grant that the pool would make alone. Permits are spent again (`is_reusable`), for good (`is_spent`),
-    /// or belong to a steady flow.
+    /// or belong to a steady flow. Waits that were told before `ended` are over.
     fn offer(
         &mut self,
         place: Place,
         ask: &Ask,
         newcomer: bool,
         (is_reusable, is_spent): (bool, bool),
+        ended: Moment,
     ) -> Offer {
         let (left, evens_out) = (self.left(), self.evens_out());
         if evens_out.is_some() {
@@ -189,7 +192,7 @@ impl Pool {
         // Permits on their way from the allocator above arrive before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
-        let wait = if is_spent && others.count() > 0 { self.told_wait(place) } else { None };
+        let wait = if is_spent && others.count() > 0 { self.told_wait(place, ended) } else { None };
         let permits = if wait.is_some() { 0 } else { permits };
         // Guaranteed permits are lent all the same. The lease is extended then, or they would be lent for nothing.
         let gives_back = yields && ask.waiting == 0 && self.ledgers.take_back();

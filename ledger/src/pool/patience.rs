@@ -36,6 +36,8 @@ pub(super) struct ExcessDemand {
     pub(super) excess: Excess,
     shortage: Shortage,
     pub(super) farthest: Farthest,
+    /// When an operator last ended all waits that sessions were told.
+    pub(super) waits_ended: Moment,
 }
 
 impl Usual for ExcessDemand {
@@ -43,10 +45,16 @@ impl Usual for ExcessDemand {
         excess: Excess::NONE,
         shortage: Shortage { priority: 0, until: Moment::ORIGIN },
         farthest: Farthest { priority: 0, rtt: Duration::ZERO, until: Moment::ORIGIN },
+        waits_ended: Moment::ORIGIN,
     };
 }
 
 impl ExcessDemand {
+    /// Returns the same for a pool at rest: no session keeps to a wait any more.
+    pub(super) fn at_rest(&self) -> Self {
+        ExcessDemand { waits_ended: Moment::ORIGIN, ..self.clone() }
+    }
+
     /// Carries every field.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         self.excess.carry(carrier);
@@ -55,6 +63,7 @@ impl ExcessDemand {
         carrier.number(&mut self.farthest.priority);
         carrier.span(&mut self.farthest.rtt);
         carrier.moment(&mut self.farthest.until);
+        carrier.moment(&mut self.waits_ended);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::forecast::Forecast;
 use super::patience::ExcessDemand;
+use super::rare::Rare;
 use super::{Plan, Pool};
 use crate::pacing::Pacer;
 use crate::packed::Carrier;
@@ -56,6 +57,9 @@ impl Pool {
         }
         // Both the forecast and the last walk are long out of date.
         (self.forecast, self.walked) = (Forecast::default(), None);
+        if !self.excess_demand.is_usual() {
+            self.excess_demand = Rare::of(self.excess_demand.at_rest());
+        }
         let mut carrier = Carrier::to_bytes();
         let is_whole = self.carry(&mut carrier);
         let (plan, rests_until) = (self.plan.clone(), self.rests_until());

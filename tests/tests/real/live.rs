@@ -267,6 +267,43 @@ async fn a_caller_that_waits_is_served_as_soon_as_there_is_a_top_up() {
     client.shutdown().await;
 }
 
+/// The bug: beside each other, both had to keep to the wait that they were told before the top-up, up to 2 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_nodes_whose_callers_wait_are_served_as_soon_as_there_is_a_top_up() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    let clients = [client(&allocator, "one").await, client(&allocator, "other").await];
+    for _ in 0..10 {
+        clients[0].limit("empty").acquire_within(1, PATIENCE).await.expect("ten are there");
+    }
+    let calls = clients.each_ref().map(|client| {
+        let limit = client.limit("empty");
+        tokio::spawn(async move { limit.acquire(1).await.map(|()| CLOCK.now()) })
+    });
+    // Until each has been told once more to wait for 2 s, and listens for events.
+    let end = CLOCK.now() + PATIENCE;
+    let asked = clients.each_ref().map(|client| client.stats().exchanges);
+    let hears = |(client, asked): (&Client, u64)| {
+        client.stats().listening > 0 && client.stats().exchanges > asked + 1
+    };
+    while !clients.iter().zip(asked).all(hears) {
+        assert!(CLOCK.now() < end, "a client neither asks nor listens");
+        sleep(Duration::from_millis(1)).await;
+    }
+    let url = format!("{}/v1/limits/empty/top-up", allocator.url);
+    let reply = reqwest::Client::new().post(url).header("content-type", "application/json");
+    let reply = reply.body(r#"{"permits":2}"#).send().await.expect("the server answers");
+    let told = CLOCK.now();
+    assert_eq!(reply.status(), reqwest::StatusCode::OK);
+    for call in calls {
+        let served =
+            timeout(PATIENCE, call).await.expect("in time").expect("no panic").expect("two are there");
+        assert!(served.since(told) < Duration::from_secs(1), "after {:?}", served.since(told));
+    }
+    for client in clients {
+        client.shutdown().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_was_too_large_is_let_through_once_the_limit_is_raised() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);

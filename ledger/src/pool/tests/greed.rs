@@ -3,6 +3,7 @@
 use super::super::claims::POLL_MIN;
 use super::super::family::Place;
 use super::*;
+use crate::CarryOver;
 use lessor_protocol::lease::millis_up;
 
 /// The ask of a session that wants far more than comes back.
@@ -34,6 +35,54 @@ fn an_ask_before_the_end_of_a_wait_is_lent_nothing_and_does_not_put_off_that_end
     assert_eq!((early.permits, early.ask_after), (0, Duration::from_millis(7)));
     assert_eq!(early.retry_after, Some(early.ask_after));
     assert!(grant(pool.renew(millis(11), A, 3, greedy(0, 0))).permits > 0);
+}
+
+/// The bug: a session had to keep to a wait that it was told before there was more.
+#[test]
+fn a_wait_is_over_once_there_is_a_top_up_or_another_limit() {
+    let of_a_year = |limit| vec![fixed(limit, 366 * 24 * 3_600 * SECOND)];
+    for is_top_up in [true, false] {
+        let (mut pool, mut spent) = (pool(of_a_year(10)), 0);
+        for seq in 1..=30 {
+            spent += grant(pool.renew(millis(0), A, seq, ask(spent, 0, 10))).permits;
+        }
+        assert_eq!(spent, 10);
+        for (holder, spent) in [(B, 0), (A, 10)] {
+            let told = grant(pool.renew(millis(0), holder, 31, ask(spent, 0, 1)));
+            assert_eq!((told.permits, told.ask_after), (0, 2 * SECOND));
+        }
+        if is_top_up {
+            assert!(pool.top_up(100, millis(300)));
+        } else {
+            pool.change(plan(of_a_year(110)), CarryOver::AsIs, millis(300));
+        }
+        for (holder, spent) in [(A, 10), (B, 0)] {
+            assert_eq!(grant(pool.renew(millis(301), holder, 32, ask(spent, 0, 1))).permits, 1);
+        }
+    }
+}
+
+/// The limit above had no more, and is topped up.
+#[test]
+fn a_wait_is_over_once_a_limit_above_is_topped_up() {
+    let year = 366 * 24 * 3_600 * SECOND;
+    let (mut pool, mut parent) = (pool(vec![fixed(50, year)]), pool(vec![fixed(10, year)]));
+    let mut lent = |parent: &mut Pool, at, holder, seq, ask| {
+        let above = &mut [Above { pool: parent, share: Share::EVEN }];
+        grant(pool.renew_below(above, millis(at), holder, seq, ask))
+    };
+    let mut spent = 0;
+    for seq in 1..=30 {
+        spent += lent(&mut parent, 0, A, seq, ask(spent, 0, 10)).permits;
+    }
+    for (holder, spent) in [(B, 0), (A, spent)] {
+        let told = lent(&mut parent, 0, holder, 31, ask(spent, 0, 1));
+        assert_eq!((told.permits, told.ask_after), (0, 2 * SECOND));
+    }
+    assert!(parent.top_up(100, millis(300)));
+    for (holder, spent) in [(A, spent), (B, 0)] {
+        assert_eq!(lent(&mut parent, 301, holder, 32, ask(spent, 0, 1)).permits, 1);
+    }
 }
 
 #[test]
