@@ -316,7 +316,7 @@ impl<P: Pacer> Refill<P> {
             busy,
         };
         self.acts(now);
-        self.asked = Some(Asked::new(&ask, now));
+        self.asked = Some(Asked::new(&ask, now, self.asked));
         self.known.asked(&ask);
         ask
     }
@@ -349,6 +349,7 @@ impl<P: Pacer> Refill<P> {
         }
         let Some(ask) = self.asked else { return Belief::Invalid };
         self.awaits_no_answer();
+        self.is_told();
         self.known.answered(&ask, grant);
         self.let_go_of_reserved(slot, now);
         self.is_stopped = ask.is_stopped_since;

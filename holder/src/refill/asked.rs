@@ -11,6 +11,9 @@ pub(super) struct Asked {
     pub(super) is_answered: bool,
     /// Whether spending was stopped after it was written: its answer does not know of that.
     pub(super) is_stopped_since: bool,
+    /// Whether it reports spends that no ask before reported and had answered with a grant. No other answer shows that an
+    /// allocator took a report in.
+    pub(super) has_untold: bool,
     /// The fields of the ask: see [`Ask`].
     pub(super) spent_total: u64,
     pub(super) held: u64,
@@ -24,12 +27,15 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Remembers `ask`, written at `now`.
-    pub(super) fn new(ask: &Ask, now: Moment) -> Self {
+    /// Remembers `ask`, written at `now`, after the ask `before`.
+    pub(super) fn new(ask: &Ask, now: Moment, before: Option<Asked>) -> Self {
+        let (was_untold, spent_before) =
+            before.map_or((false, 0), |before| (before.has_untold, before.spent_total));
         Asked {
             at: now,
             is_answered: false,
             is_stopped_since: false,
+            has_untold: was_untold || ask.spent_total > spent_before,
             spent_total: ask.spent_total,
             held: ask.held,
             want: ask.want,

@@ -209,6 +209,13 @@ impl<P: Pacer> Refill<P> {
         }
     }
 
+    /// Records that the allocator has taken in all that the last ask reports.
+    pub(super) fn is_told(&mut self) {
+        if let Some(asked) = &mut self.asked {
+            asked.has_untold = false;
+        }
+    }
+
     /// Whether asks of this pool may wait for others: it is called seldom, and other sessions wait for nothing of it.
     pub fn is_rare(&self, slot: &impl Permits, seen: Seen) -> bool {
         let tried = self.attempts(slot, seen).saturating_sub(self.attempted);

@@ -12,8 +12,6 @@ pub(super) struct Known {
     lent: u64,
     /// The most that an unanswered ask wanted: it may have been lent.
     unanswered_want: u64,
-    /// Spent by the last ask that was answered with a grant. No other answer shows that an allocator took a report in.
-    spent: u64,
 }
 
 impl Known {
@@ -24,21 +22,22 @@ impl Known {
 
     /// Records that `ask` was answered with `grant`.
     pub(super) fn answered(&mut self, ask: &Asked, grant: &Grant) {
-        self.spent = ask.spent_total;
         self.lent = ask.spent_total.saturating_add(ask.held).saturating_add(grant.permits);
         self.unanswered_want = 0;
     }
 
     /// Records that the allocator counts from zero. The want of an unanswered ask may be lent all the same.
     pub(super) fn forget(&mut self) {
-        (self.lent, self.spent) = (0, 0);
+        self.lent = 0;
     }
 }
 
 impl<P: Pacer> Refill<P> {
     /// Whether the allocator may not know of some permits that were spent of its leases.
     pub(super) fn has_untold(&self, slot: &impl Permits) -> bool {
-        self.unrecognised.is_none() && self.spent(slot) - self.forgotten > self.known.spent
+        let spent = self.spent(slot) - self.forgotten;
+        let untold = |asked: Asked| asked.has_untold || spent > asked.spent_total;
+        self.unrecognised.is_none() && self.asked.is_some_and(untold)
     }
 
     /// Takes all free permits out of the slot and returns the final total for the allocator. Permits set aside at that

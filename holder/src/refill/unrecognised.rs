@@ -61,6 +61,9 @@ impl<P: Pacer> Refill<P> {
             calls.forget();
         }
         self.forgotten = self.spent(slot);
+        if let Some(asked) = &mut self.asked {
+            (asked.spent_total, asked.has_untold) = (0, false);
+        }
         if let Some(calls) = self.calls.unusual() {
             calls.note(self.forgotten);
         }
@@ -124,7 +127,7 @@ impl<P: Pacer> Refill<P> {
             busy: 0,
         };
         self.acts(now);
-        self.asked = Some(Asked::new(&ask, now));
+        self.asked = Some(Asked::new(&ask, now, self.asked));
         self.known.asked(&ask);
         ask
     }
