@@ -49,7 +49,7 @@ pub enum Task<T> {
 }
 
 /// Returns the number from which a connection derives `session`.
-fn number(session: u64) -> u64 {
+pub(crate) fn number(session: u64) -> u64 {
     session - 1
 }
 

@@ -197,6 +197,14 @@ impl Oracle {
         assert!(before.is_none(), "P3: node {node} begins session {session}, which was {before:?}");
     }
 
+    /// Records that the node of session `before` goes on in session `next`, and spends there what it was lent.
+    pub fn goes_on(&mut self, before: u64, next: u64) {
+        let ends = self.session(before);
+        let begins = ends.moves_on();
+        ends.is_over = true;
+        self.sessions.insert(next, begins);
+    }
+
     /// Records that `session` counts from zero again, after it reported all and held nothing.
     pub fn forgets(&mut self, session: u64) {
         self.session(session).has_forgotten = true;

@@ -71,6 +71,12 @@ impl Session {
         Session { node, ..Session::default() }
     }
 
+    /// Returns a session that spends what this one was lent, and of which no books know.
+    pub(super) fn moves_on(&self) -> Self {
+        let Session { node, lent, spent, unneeded, end, lies, .. } = *self;
+        Session { lent, spent, unneeded, end, lies, ..Session::new(node) }
+    }
+
     /// Lets a session that may be forgotten repeat all that it heard of the vendor. What still holds of it is new to
     /// the books.
     pub(super) fn may_say_again(&mut self, now: Instant, by: Measure) {

@@ -59,14 +59,14 @@ impl World {
             boundary.asked(now);
         }
         if !self.centre.up {
-            self.send_back(message.reply(None));
+            self.send_back(message.no_reply());
             return Ok(());
         }
         if self.rival.is_some() {
             let answer = Ok(self.lend_as_rival(&message));
             let longest = longest(&self.centre.rules).map(nanos);
             let said = DeskAnswer { desk: message.asks[0].desk, answer, share: None, longest };
-            self.send_back(message.reply(Some(vec![said])));
+            self.send_back(message.reply(0, vec![said]));
             return Ok(());
         }
         if message.leaves {
@@ -87,7 +87,7 @@ impl World {
             let share = body.safe.map(SafeShareBody::share);
             answers.push(DeskAnswer { desk: ask.desk, answer, share, longest });
         }
-        self.answer(message.reply(Some(answers)));
+        self.answer(message.reply(self.centre.registry.epoch(), answers));
         Ok(())
     }
 

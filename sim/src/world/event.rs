@@ -137,10 +137,15 @@ pub(super) struct DeskAsk {
 }
 
 impl Message {
-    /// Makes the reply to the message.
-    pub(super) fn reply(&self, answers: Option<Vec<DeskAnswer>>) -> Reply {
+    /// Makes the reply of an allocator in its life `epoch`.
+    pub(super) fn reply(&self, epoch: u64, answers: Vec<DeskAnswer>) -> Reply {
+        Reply { epoch, answers: Some(answers), ..self.no_reply() }
+    }
+
+    /// Makes the reply of an allocator that is down.
+    pub(super) fn no_reply(&self) -> Reply {
         let Message { node, session, seq, exchange, .. } = *self;
-        Reply { node, session, seq, exchange, answers }
+        Reply { node, session, seq, exchange, epoch: 0, answers: None }
     }
 }
 
@@ -151,6 +156,8 @@ pub(super) struct Reply {
     pub(super) session: u64,
     pub(super) seq: u64,
     pub(super) exchange: u64,
+    /// The number of the allocator's life.
+    pub(super) epoch: u64,
     /// Answers in the order of the asks; `None` if the allocator is down.
     pub(super) answers: Option<Vec<DeskAnswer>>,
 }

@@ -241,7 +241,7 @@ impl World {
     pub(super) fn reach_region(&mut self, message: Message) -> Verdict {
         let region = self.setup.lender(message.asks[0].desk);
         if !self.regions[region].up {
-            self.send_back(message.reply(None));
+            self.send_back(message.no_reply());
             return Ok(());
         }
         if message.leaves {
@@ -266,7 +266,7 @@ impl World {
             answers.push(DeskAnswer { desk: ask.desk, answer, share, longest });
         }
         self.look_above(region)?;
-        self.send_back(message.reply(Some(answers)));
+        self.send_back(message.reply(self.regions[region].registry.epoch(), answers));
         Ok(())
     }
 
@@ -312,7 +312,7 @@ impl World {
     /// Delivers the message of a region to the allocator above it.
     pub(super) fn reach_from_region(&mut self, region: usize, message: Message) -> Verdict {
         if !self.centre.up {
-            self.send_back(message.reply(None));
+            self.send_back(message.no_reply());
             return Ok(());
         }
         let bodies = self.exchange(&message);
@@ -322,7 +322,7 @@ impl World {
         let (stocks, asked) = (self.stocks(), self.asked_above(region, &message));
         self.oracles.root_answered(self.now(), &asked, &answer, &stocks)?;
         let said = DeskAnswer { desk: ask.desk, answer, share: None, longest: None };
-        self.answer(message.reply(Some(vec![said])));
+        self.answer(message.reply(self.centre.registry.epoch(), vec![said]));
         Ok(())
     }
 
@@ -343,16 +343,18 @@ impl World {
         match reply.answers {
             Some(answers) => {
                 let root = |said: &DeskAnswer| said.answer.map(roots::Reply::of);
-                self.region_takes(region, answers.iter().map(root).collect())
+                self.region_takes(region, reply.epoch, answers.iter().map(root).collect())
             }
             None => self.region_fails(region),
         }
     }
 
-    /// Takes the answers to the asks of a region, one for each limit that it leases, in the order of its asks.
+    /// Takes the answers to the asks of a region, one for each limit that it leases, in the order of its asks. They are of
+    /// the allocator's life `epoch`, and of none if they are of roots.
     pub(super) fn region_takes(
         &mut self,
         region: usize,
+        epoch: u64,
         answers: Vec<Result<roots::Reply, Reason>>,
     ) -> Verdict {
         let is_lost = self.shared.as_ref().is_none_or(|store| store.has_lost);
@@ -363,6 +365,13 @@ impl World {
         let now = at.clock.show(self.real);
         let (session, seq) = (at.connection.session(), at.asks());
         let Some((exchange, _)) = at.connection.on_answer(session, seq, now) else { return Ok(()) };
+        if at.connection.meets_another(epoch, now, session) {
+            at.registry.begin_session_with(now, self.limits.upstream());
+            let next = at.connection.session();
+            self.oracles.root().ends(session);
+            self.oracles.root().begins(region, next);
+            return self.region_fails(region);
+        }
         at.exchange = None;
         at.connection.on_success();
         let due = std::mem::take(&mut at.due);

@@ -314,6 +314,6 @@ impl World {
         };
         let reason = |error: AskError| AskRejection::from(error).reason;
         let answers = answers.into_iter().map(|answer| to_pool(answer).map_err(reason)).collect();
-        self.region_takes(region, answers)
+        self.region_takes(region, 0, answers)
     }
 }

@@ -6,7 +6,7 @@ use super::event::{DeskAnswer, DeskAsk, Event, Message, Phase, Reply};
 use crate::MILLI;
 use crate::faults::Fault;
 use crate::network::Way;
-use crate::node::{InFlight, Task};
+use crate::node::{InFlight, Task, number};
 use crate::oracle::{Verdict, Violation, must};
 use crate::setup::Sabotage;
 use lessor_holder::answer::{AnswerTiming, Outcome};
@@ -155,6 +155,9 @@ impl World {
         let Some((exchange, _)) = at.connection.on_answer(reply.session, reply.seq, now) else {
             return Ok(());
         };
+        if self.meets_another(node, reply.epoch, &asked) {
+            return Ok(());
+        }
         for said in &answers {
             self.hears_of_share(said.desk, said.share, exchange.first_sent)?;
         }
@@ -179,6 +182,28 @@ impl World {
             self.desks[desk].coming = 0;
         }
         asked
+    }
+
+    /// Begins another session of `node` if another life of the allocator than before answers in this one. The answer to
+    /// the desks that it `asked` for is not used. Returns whether that is so.
+    fn meets_another(&mut self, node: usize, epoch: u64, asked: &[usize]) -> bool {
+        let at = &mut self.nodes[node];
+        let (now, before, next) = (at.now(self.real), at.session(), self.sessions + 1);
+        if !at.connection.meets_another(epoch, now, number(next)) {
+            return false;
+        }
+        self.log.note(self.real, "node # meets another allocator: it begins a session", &[node as u64]);
+        (self.sessions, at.exchange) = (next, None);
+        for &desk in asked {
+            self.desks[desk].refill.unanswered();
+        }
+        for desk in self.desks_of(node) {
+            self.oracles.of(self.setup.lender(desk)).goes_on(before, next);
+            let at = &mut self.desks[desk];
+            at.refill.move_on(&at.slot, now);
+        }
+        self.look(node);
+        true
     }
 
     /// Begins a new session of `node`, which holds nothing, with `rng` for its waits.
