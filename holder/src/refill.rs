@@ -368,6 +368,10 @@ impl<P: Pacer> Refill<P> {
         }
         self.removed += dropped;
         self.installed += permits;
+        if permits > 0 && !self.is_paced() {
+            // What is in hand for the first in line still grows.
+            self.moved.1 = now;
+        }
         self.shadow.reported = ask.shadow_refused + self.shadow.forgotten;
         if !grant.term.is_zero() {
             (self.term, self.horizon) = (grant.term, grant.horizon.min(grant.term));

@@ -255,6 +255,15 @@ pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64) -> Opt
     Some(u64::try_from(share).unwrap_or(u64::MAX).saturating_mul(HELD_APART).max(1))
 }
 
+/// Returns the part of `all` permits that a session with the share of `claim` may have by weighted max-min if it wants
+/// them all, where `sustained` permits come back in a term.
+pub fn part_of_all<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u64, all: u64) -> u64 {
+    let term = u128::from(sustained.max(1)) * PERMIT;
+    let greedy = Claim { mean: term, ..claim };
+    let millionths = others.level(greedy, sustained.max(1)).share(greedy) * u128::from(MILLION) / term;
+    u64::try_from(u128::from(all) * millionths / u128::from(MILLION)).unwrap_or(u64::MAX)
+}
+
 /// Returns the most that a session without history is lent, whatever it asks for. Its `waiting` callers are taken for real.
 pub fn newcomer_cap(waiting: u64, sessions: u64, supply: Supply) -> u64 {
     (supply.within_term / (NEWCOMER_PART * (sessions + 1))).max(waiting).max(1)

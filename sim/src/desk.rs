@@ -32,7 +32,7 @@ pub struct Desk {
     pub refused: u64,
     /// Permits among `refused` that passed all the same in shadow mode.
     pub shadow_refused: u64,
-    /// The largest call that was refused or had to wait.
+    /// The largest call that a steady flow has kept waiting.
     pub largest: u64,
     /// When the first caller in line is called because the next permit of a steady flow is due, in real nanoseconds.
     pub due: u64,
@@ -141,7 +141,13 @@ impl Desk {
     /// Returns what the handles have seen.
     pub fn seen(&self) -> Seen {
         let waiting = self.line.iter().map(|waiter| waiter.permits).sum();
-        Seen { refused: self.refused, waiting, shadow_refused: self.shadow_refused, largest: self.largest }
+        let first = self.line.front().map(|first| first.permits);
+        let largest = match self.refill.is_paced() {
+            true => self.largest,
+            // Any lease brings one permit.
+            false => first.filter(|&first| first > 1).unwrap_or(0),
+        };
+        Seen { refused: self.refused, waiting, shadow_refused: self.shadow_refused, largest }
     }
 
     /// Writes the ask at `now`, for a node with round-trip time `rtt`.

@@ -15,9 +15,10 @@ const EVENT_EVERY: Duration = Duration::from_millis(100);
 /// Events that may be acted on at once after a quiet while: an operator may do two things one after the other.
 const EVENTS_AT_ONCE: u32 = 3;
 
-/// Terms after which a line that spends nothing although permits are in hand steps back for a term. Its first caller wants
-/// more than one lease brings, and another node may hold the rest and wait for these permits. A smaller value would break up
-/// a holding that is still growing. The number is drawn anew each time: two lines that step back together gain nothing.
+/// Terms after which a line that neither spends nor gets anything although permits are in hand steps back for a term.
+/// Its first caller wants more than one lease brings, and another node may hold the rest and wait for these permits. A
+/// smaller value would break up a holding that grows by a permit now and then. The number is drawn anew each time: two
+/// lines that step back together gain nothing.
 const PATIENCE_TERMS: std::ops::RangeInclusive<u64> = 3..=9;
 
 /// Demand below which a key is rare, in permits per 1,000 s: its next call is half a second away, so an ask can wait a
@@ -142,8 +143,8 @@ impl<P: Pacer> Refill<P> {
 }
 
 impl<P: Pacer> Refill<P> {
-    /// Whether callers wait and permits are in hand, but nothing was spent for so long that all permits should go back
-    /// once. Otherwise two nodes that each hold half of what both need would hold and wait for ever.
+    /// Whether callers wait and permits are in hand, but nothing was spent and nothing came for so long that all permits
+    /// should go back once. Otherwise two nodes that each hold half of what both need would hold and wait for ever.
     pub(super) fn is_stuck(&mut self, slot: &impl Permits, seen: Seen, now: Moment) -> bool {
         let (before, at) = self.moved;
         let spent = self.spent(slot) + self.reserved.tried() + self.calls.taken();

@@ -219,7 +219,7 @@ fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
     let waiting = Seen { refused: 0, waiting: 9, ..Seen::default() };
     let mut now = millis(500);
     let mut backed_off = 0;
-    for _ in 0..20 {
+    for _ in 0..22 {
         let ask = refill.write(&slot, waiting, now, RTT);
         if ask.want == 0 {
             assert_eq!((ask.held, slot.balance().total()), (0, 0), "all permits go back");
@@ -229,7 +229,16 @@ fn a_line_that_does_not_move_steps_back_so_that_others_can_finish() {
         refill.believe(&slot, &grant(ask.held, permits), exact(), now, now, 0);
         now = now + TERM / 2;
     }
-    assert_eq!(backed_off, 3, "once in three terms, ten terms long");
+    assert_eq!(backed_off, 3, "once in three terms, eleven terms long");
+}
+
+#[test]
+fn a_line_whose_permits_still_grow_keeps_them() {
+    let (slot, mut refill) = holding(5);
+    for (held, now) in (5..45).zip((1..).map(|half| millis(500 * half))) {
+        assert_eq!(refill.write(&slot, Seen { waiting: 100, ..Seen::default() }, now, RTT).held, held);
+        refill.believe(&slot, &grant(held, 1), exact(), now, now, 0);
+    }
 }
 
 #[test]

@@ -81,11 +81,13 @@ impl Pool {
         a_round.min(ROUND_RTTS * rtt).max(poll)
     }
 
-    /// Returns how many more permits `place` may hold, and whether it hoards: it has long held more than its share without
-    /// spending it. A session that spends as much as it holds within a term is not bounded.
+    /// Returns how many more permits `place` may hold, and whether it hoards: it has long held more than its share
+    /// without spending it, and more than it saves up for its first call. A session that spends as much as it holds
+    /// within a term is not bounded.
     pub(super) fn may_hold(
         &self,
         place: Place,
+        ask: &Ask,
         claim: Claim,
         others: Peers<'_, Place>,
         supply: Supply,
@@ -97,7 +99,7 @@ impl Pool {
         }
         let held = session.outstanding;
         let most = sizing::may_hold(claim, others, supply.within_term.saturating_add(held));
-        let most = most.unwrap_or(u64::MAX);
+        let most = most.unwrap_or(u64::MAX).max(self.saves_up(ask, claim, others, supply));
         (most.saturating_sub(held), held > most && held_for > self.term * HELD_TERMS)
     }
 

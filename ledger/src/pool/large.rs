@@ -1,10 +1,12 @@
 //! Calls that take a large part of a limit. While a pool eases off, credit is kept for one term only, so such a call
-//! would never get through although there is enough for it.
+//! would never get through although there is enough for it. While more is wanted than there is, a session saves up for
+//! such a call out of its share.
 
 use super::Pool;
 use super::family::Place;
 use crate::pacing::credit_max;
 use crate::rule::Pace;
+use crate::sizing::{self, Claim, Peers, Supply};
 use lessor_protocol::Ask;
 use std::time::Duration;
 
@@ -22,6 +24,15 @@ impl Pool {
         let is_large = pace.is_some_and(|pace| ask.largest > credit_max(pace, self.saves_for(place)));
         let waits = ask.waiting >= lacks.max(1);
         if is_large && waits && self.left() >= lacks { lacks } else { 0 }
+    }
+
+    /// Returns what a session with `claim` may hold unspent for its first waiting call: what that call takes, up to the
+    /// session's share of the whole limit.
+    pub(super) fn saves_up(&self, ask: &Ask, claim: Claim, others: Peers<'_, Place>, supply: Supply) -> u64 {
+        if ask.waiting < ask.largest {
+            return 0;
+        }
+        ask.largest.min(sizing::part_of_all(claim, others, supply.sustained, self.ceiling()))
     }
 
     /// Notes what the first waiting call of `place` still lacks after `ask` was answered with `granted` permits. A pool

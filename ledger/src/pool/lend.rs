@@ -180,7 +180,7 @@ impl Pool {
             false => (sizing::grant(asker, others, supply), None),
         };
         let (may_hold, ends_lease) = match is_spent && state != State::Abundant {
-            true => self.may_hold(place, asker.claim, others, supply),
+            true => self.may_hold(place, ask, asker.claim, others, supply),
             false => (u64::MAX, false),
         };
         let is_greedy = !matches!(state, State::Draining { .. })

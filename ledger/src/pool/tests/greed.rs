@@ -128,6 +128,57 @@ fn what_is_spent_as_fast_as_it_is_held_is_extended() {
     }
 }
 
+/// Returns how many milliseconds A waits for `large` permits of `rule` at once, beside B, which wants far more than
+/// there is, and spends it at once.
+fn waits_for(large: u64, rule: Rule) -> u64 {
+    /// By then B has spent all that there was at first.
+    const BEGINS: u64 = 2_000;
+    let mut pool = pool(vec![rule]);
+    let (mut held, mut spent) = (0, 0);
+    let mut due = [0, BEGINS];
+    for (seq, at) in (1..).zip((0..200_000).step_by(10)) {
+        if at >= due[0] {
+            let small = grant(pool.renew(millis(at), B, seq, greedy(spent, 0)));
+            (spent, due[0]) = (spent + small.permits, at + millis_up(small.ask_after).max(10));
+        }
+        if at >= due[1] {
+            let large = Ask { held, want: large - held, waiting: large, largest: large, ..Ask::default() };
+            let more = grant(pool.renew(millis(at), A, seq, large));
+            (held, due[1]) = (more.kept + more.permits, at + millis_up(more.ask_after).max(10));
+        }
+        if held == large {
+            return at - BEGINS;
+        }
+    }
+    panic!("A has {held} of {large} after 200 s");
+}
+
+/// The bug: what a session saved up for its first call counted as hoarded. It could hold no more than comes back in a
+/// term, so a larger call waited for as long as others wanted all that came back.
+#[test]
+fn a_large_call_is_served_beside_a_session_that_always_wants_more() {
+    // In ten seconds, half of what comes back is as much as the call takes.
+    let waits = waits_for(1_500, bucket(9_000, 300, SECOND));
+    assert!(waits <= 30_000, "{waits} ms");
+}
+
+#[test]
+fn a_large_call_that_is_made_up_takes_no_more_than_a_share_of_the_limit_from_others() {
+    let (mut pool, mut held, mut spent) = (pool(vec![sliding(9_000, 30 * SECOND)]), 0, vec![0]);
+    for step in 1..=1_200 {
+        let at = millis(step * 250);
+        let large = Ask { held, want: 9_000 - held, waiting: 9_000, largest: 9_000, ..greedy(0, 0) };
+        let more = grant(pool.renew(at, A, step, large));
+        held = more.kept + more.permits;
+        let before = spent[spent.len() - 1];
+        let small = Ask { demand_milli: 20_000_000, ..ask(before, 0, 1_000) };
+        spent.push(before + grant(pool.renew(at, B, step, small)).permits);
+        assert!(held <= 4_500 || step < 40, "{held} after {step} asks");
+    }
+    let in_five_windows = spent[1_200] - spent[600];
+    assert!(in_five_windows > 5 * 4_500 * 9 / 10, "{in_five_windows}");
+}
+
 /// Permits guaranteed to a group are lent to a member that hoards, too: with a lease to spend them in.
 #[test]
 fn nothing_is_lent_without_a_lease() {

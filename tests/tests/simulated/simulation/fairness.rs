@@ -186,6 +186,43 @@ fn a_thousand_idle_nodes_cost_one_busy_node_nothing() {
     assert!(each <= 3.0, "an idle node had {each} exchanges in two minutes");
 }
 
+/// Fleets whose calls take up to a sixth or a fifth of their limit: rule, largest call, permits a second.
+const LARGE: [(&str, u64, f64); 2] =
+    [("token_bucket 300/1s capacity 9000", 1_500, 300.0), ("token_bucket 100/1s capacity 100", 20, 100.0)];
+
+/// Returns `nodes` nodes whose calls take 1 to `largest` permits and wait. They want four times the limit.
+fn with_large_calls(nodes: usize, (limit, largest, speed): (&str, u64, f64)) -> Setup {
+    let demand = 4.0 * speed / largest as f64;
+    let patience = 1_000 * SECOND;
+    Setup { nodes, cost_max: largest, demand, patience, lasts: 120 * SECOND, ..setup(limit) }
+}
+
+/// The bug: what a node saved up for its first call counted as hoarded, and the node gave it back while it still grew.
+/// No call of more than comes back in a term was served beside nodes that spend all that there is: a node waited for
+/// two minutes and used nothing.
+#[test]
+fn a_large_call_is_served_beside_nodes_that_always_want_more() {
+    for large @ (limit, largest, speed) in LARGE {
+        let adversaries = vec![Lie::Overstate; 3];
+        let figures = clean(Setup { adversaries, ..with_large_calls(1, large) }).figures;
+        println!("{limit}: {figures:?}");
+        let fair = 4.0 * largest as f64 / speed;
+        assert!(figures.worst_wait <= 3.0 * fair, "{limit}: {figures:?}");
+        assert!(figures.used_share >= 0.9 / 4.0, "{limit}: {figures:?}");
+    }
+}
+
+/// The bug: they took so much for each other from which none had enough that a quarter of the smaller bucket was lost.
+#[test]
+fn nodes_with_large_calls_use_what_there_is() {
+    for large @ (limit, _, _) in LARGE {
+        let report = clean(with_large_calls(5, large));
+        println!("{limit}: {:?}", report.figures);
+        assert!(report.figures.used_share >= 0.9, "{limit}: {:?}", report.figures);
+        assert!(report.figures.jain >= 0.95, "{limit}: {:?}", report.by_node);
+    }
+}
+
 /// Returns the use by `nodes` of one identity, which want all permits, beside adversaries of another identity.
 fn beside_identity(limit: &str, nodes: usize, adversaries: Vec<Lie>) -> f64 {
     let beside = Setup { identities: 1, adversaries, lasts: 30 * SECOND, ..saturated(limit, nodes) };
