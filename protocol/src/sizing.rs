@@ -16,6 +16,7 @@ const DEVIATIONS: u64 = 3;
 
 /// Parts of one permit in which averages are counted: milli-permits a second · nanoseconds.
 pub const PERMIT: u128 = 1_000_000_000_000;
+const PERMIT_64: u64 = PERMIT as u64;
 
 /// Round trips that the permits in hand of a borrower must outlast before it asks for more. Two would be enough on a
 /// quiet network; the third is for an answer that takes half as long again.
@@ -45,21 +46,27 @@ pub fn lasts(permits: u64, demand_milli: u64) -> Duration {
 /// A demand below a tenth of a permit a term needs nothing. Such a node asks for each call, rather than holding a
 /// permit that is rarely used.
 pub fn need(demand_milli: u64, term: Duration) -> u64 {
-    let scaled = mean(demand_milli, term);
-    if scaled * 10 < PERMIT {
-        return 0;
-    }
     // A demand of millions of permits a second still fits in 64 bits, where a root and a quotient are faster.
-    match u64::try_from(scaled) {
+    match u64::try_from(mean(demand_milli, term)) {
+        Ok(scaled) if scaled < PERMIT_64 / 10 => 0,
         Ok(scaled) => need_of_64_bits(scaled),
-        Err(_) => need_of_128_bits(scaled),
+        Err(_) => need_of_128_bits(mean(demand_milli, term)),
     }
 }
 
 fn need_of_64_bits(scaled: u64) -> u64 {
-    const PERMIT_64: u64 = PERMIT as u64;
     let mean = scaled / PERMIT_64 + u64::from(scaled % PERMIT_64 >= PERMIT_64 / 2);
-    mean + (DEVIATIONS * scaled.isqrt()).div_ceil(1_000_000)
+    mean + deviation_of_64_bits(scaled)
+}
+
+/// Returns three standard deviations of `scaled` parts of a permit, rounded up: ⌈3·⌊√scaled⌋ / 10^6⌉. A root of 28 bits
+/// takes half as long as the root of all these parts. It is that number, or one less.
+fn deviation_of_64_bits(scaled: u64) -> u64 {
+    let small = u32::try_from(scaled / (PERMIT_64 / DEVIATIONS.pow(2))).unwrap_or(u32::MAX);
+    let deviation = u64::from(small.isqrt());
+    // The least root of `scaled` that is too large for this deviation.
+    let beyond = deviation * 1_000_000 / DEVIATIONS + 1;
+    deviation + u64::from(beyond * beyond <= scaled)
 }
 
 fn need_of_128_bits(scaled: u128) -> u64 {
@@ -86,6 +93,16 @@ mod tests {
     fn the_largest_need_of_64_bits_is_the_same_in_128() {
         for scaled in [u64::MAX, u64::MAX - 1, (1 << 63) + 1] {
             assert_eq!(need_of_64_bits(scaled), need_of_128_bits(scaled.into()), "{scaled}");
+        }
+    }
+
+    #[test]
+    fn a_need_is_the_same_in_128_bits_where_its_deviation_changes() {
+        for deviation in 0..=12_884u64 {
+            let beyond = deviation * 1_000_000 / DEVIATIONS + 1;
+            for scaled in beyond.pow(2) - 1..=beyond.pow(2) {
+                assert_eq!(need_of_64_bits(scaled), need_of_128_bits(scaled.into()), "{scaled}");
+            }
         }
     }
 
