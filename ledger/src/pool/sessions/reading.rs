@@ -107,18 +107,26 @@ impl Reading {
     }
 
     pub(super) fn entry(&self, place: Place, session: &Session) -> Entry {
-        Entry {
+        let entry = Entry {
             is_asking: session.age == Age::Asking,
             expires: self.expires(session),
             calls_expire: session.calls.next_expiry(),
             reviewed: place.is_mirror().then_some(session.reviewed),
+            in_flight: session.calls.in_flight(),
+            ..Entry::default()
+        };
+        // A session that asks is not idle, and shares nothing.
+        if entry.is_asking {
+            return entry;
+        }
+        Entry {
             idle: self.idle(place, session),
             claim: self.ages.claim(session),
-            wanted: self.ages.wanted(session).filter(|_| self.are_reusable),
-            in_flight: session.calls.in_flight(),
+            wanted: if self.are_reusable { self.ages.wanted(session) } else { None },
             adds: self.adds(session),
             group: self.group(session),
             distance: self.distance(session),
+            ..entry
         }
     }
 
