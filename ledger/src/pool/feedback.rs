@@ -177,6 +177,10 @@ impl Feedback {
     /// Returns the most permits of `ceiling` that may be lent now while the pool eases in. The rate grows evenly, and
     /// one permit may go at once.
     fn most(&self, now: Moment, ceiling: impl FnOnce() -> u64, ease: Duration) -> u64 {
+        // Most pools have heard nothing, and every ask comes here several times.
+        if self.heard.is_usual() {
+            return u64::MAX;
+        }
         if now < self.heard.paused_until {
             return 0;
         }
@@ -191,6 +195,9 @@ impl Feedback {
     }
 
     fn withheld(&self, now: Moment, ease: Duration) -> u64 {
+        if self.heard.is_usual() {
+            return 0;
+        }
         // Both trims reflect a lowered contract, which must not be taken off twice.
         self.heard.missing.at(now, ease).max(self.heard.lowered.at(now, ease))
     }
