@@ -60,7 +60,7 @@ impl Scenario {
             Scenario::StoreClockless => topologies::store_clockless(seed),
             Scenario::StoreSafe => topologies::store_safe_close(seed),
             Scenario::SafeChanged if seed.is_multiple_of(2) => topologies::safe_changed(seed),
-            Scenario::SafeChanged => topologies::store_safe_changed(seed),
+            Scenario::SafeChanged | Scenario::StoreSafeChanged => topologies::store_safe_changed(seed),
             Scenario::SafeRulesChanged if seed.is_multiple_of(2) => {
                 topologies::store_safe_changed_rules(seed)
             }

@@ -115,6 +115,8 @@ scenarios! {
     StoreSafe,
     /// Safe shares whose number and length change in the configuration of one allocator, or of several.
     SafeChanged,
+    /// As `SafeChanged`, of allocators that share a store.
+    StoreSafeChanged,
     /// As `SafeChanged`, with changes of the reserve and the rules too.
     SafeRulesChanged,
     /// One allocator whose reserve becomes a small one, and that then dies or whose limit begins anew.
