@@ -65,6 +65,8 @@ pub(crate) struct Refiller {
     began: Moment,
     /// When a problem with the keys of a limit, or its cap on calls in flight, was last logged.
     logged: HashMap<Arc<str>, Moment>,
+    /// When it was last logged that another allocator answers.
+    logged_another: Option<Moment>,
     /// Number of stripes for a slot that threads contend for.
     stripes: usize,
     /// The source of jitter.
@@ -99,6 +101,7 @@ impl Refiller {
             sweep: Sweep::default(),
             began: Moment::ORIGIN,
             logged: HashMap::new(),
+            logged_another: None,
             stripes: std::thread::available_parallelism().map_or(1, usize::from),
             rng,
             numbers,

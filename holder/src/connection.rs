@@ -23,7 +23,7 @@ pub struct Connection {
     open: Option<Exchange>,
     /// The allocator that was left, until another one has given a good answer.
     left: Option<usize>,
-    /// When an answer of another allocator last ended a session.
+    /// When the last session began because another allocator had answered.
     met: Moment,
 }
 
@@ -149,8 +149,8 @@ impl Connection {
         let is_another = self.rotation.is_of_another(epoch);
         if is_another {
             self.rotation.begin_session(number);
-            self.quiet_until = self.met + SESSION_PAUSE;
-            self.met = now;
+            self.quiet_until = now.max(self.met + SESSION_PAUSE);
+            self.met = self.quiet_until;
         }
         is_another
     }
@@ -264,9 +264,11 @@ mod tests {
         };
         assert_eq!(answered(2_000, 1), (7, false, false, Moment::ORIGIN));
         assert_eq!(answered(2_010, 1), (7, false, false, Moment::ORIGIN));
-        assert_eq!(answered(2_020, 2), (7, true, true, at(1_000)), "the first time there is no wait");
-        assert_eq!(answered(2_030, 1), (2_121, false, false, at(1_000)));
+        assert_eq!(answered(2_020, 2), (7, true, true, at(2_020)), "the first time there is no wait");
+        assert_eq!(answered(2_030, 1), (2_121, false, false, at(2_020)));
         assert_eq!(answered(2_040, 2), (2_121, true, true, at(3_020)), "one session a second");
+        assert_eq!(answered(3_030, 1), (2_141, false, false, at(3_020)));
+        assert_eq!(answered(3_040, 2), (2_141, true, true, at(4_020)), "and no more from then on");
     }
 
     #[test]

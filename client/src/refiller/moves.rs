@@ -3,7 +3,7 @@
 //! The allocator that is left counts what it lent as spent. So the client spends those permits until their lease ends.
 //! No other allocator is told of them, and none extends them. The next one is asked in a session that owns nothing.
 
-use super::{Refiller, in_parts};
+use super::{LOG_EVERY, Refiller, in_parts};
 use crate::events::Event;
 use crate::local_pool::{CLOCK, LocalPool};
 use crate::tally::MOVES;
@@ -31,7 +31,11 @@ impl Refiller {
     /// asks of `pools`. The answer is not used. Nothing is sent before all pools have moved on.
     pub(super) async fn meet_another(&mut self, pools: &[Arc<LocalPool>]) {
         let allocator = self.transports[self.connection.place()].name();
-        tracing::warn!(%allocator, "another allocator answers at this address, or it was restarted; a new session begins");
+        let now = CLOCK.now();
+        if self.logged_another.is_none_or(|last| now.since(last) >= LOG_EVERY) {
+            self.logged_another = Some(now);
+            tracing::warn!(%allocator, "another allocator answers at this address, or it was restarted; a new session begins");
+        }
         pools.iter().for_each(|pool| pool.refill().unanswered());
         in_parts(&self.shared, |pools| pools.iter().for_each(|pool| move_on(pool))).await;
     }
