@@ -227,7 +227,7 @@ pub(crate) struct ServeArgs {
     pub(crate) listen: Option<Listen>,
     /// Lend at once. Use it only if nothing that this allocator lent before can be outstanding. Without it an allocator
     /// without records waits until all that it may have lent has ended. Ignored if the allocator's own store has
-    /// records.
+    /// records, or is damaged.
     #[arg(long)]
     pub(crate) fresh: bool,
     /// The format of log lines. They go to stderr.

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 /// What operators are told when `--fresh` has an effect on new limits at most.
 const FRESH_KNOWN: &str = "--fresh is ignored, except for limits that the store does not know, and for these, \
-                             too, while permits may count of a limit that is gone from the configuration: the store \
-                             knows what earlier runs lent. Leave the option out. To begin afresh, stop the allocator, \
+                             too, while permits may count of a limit that is gone from the configuration, or that a \
+                             lost store knew: the store knows what earlier runs lent. Leave the option out. To begin afresh, stop the allocator, \
                              remove its store, and start it with --fresh";
 
 /// What operators are told when `--fresh` has no effect, because a store was there that cannot be believed.
@@ -67,7 +67,10 @@ impl Shared {
                 } else {
                     Past::Lost(now)
                 };
-                let registry = Registry::new(&config.limits, config.clocks, past, now, epoch());
+                let mut registry = Registry::new(&config.limits, config.clocks, past, now, epoch());
+                if lost != Lost::Gone {
+                    registry.doubt_earlier_runs(now);
+                }
                 // The limits of a region wait for nothing: their upstream knows what is out.
                 match registry.quarantined_here(now).len() {
                     0 if is_fresh => {}

@@ -125,8 +125,13 @@ async fn what_happens_to_a_limit_happens_to_those_below_it() {
 /// as a service manager makes after each crash: the whole limit was lent once more.
 #[test]
 fn a_lost_store_goes_before_fresh() {
-    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
-    let config = Config::parse(text).expect("valid");
+    let of = |names: &[&str]| {
+        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
+        let limit = |name: &&str| format!("[[limit]]\nname = {name:?}\n{rules}\n");
+        Config::parse(&names.iter().map(limit).collect::<String>()).expect("valid")
+    };
+    // The lost store may have known the second limit, which the file has again after the loss.
+    let (config, more) = (of(&["a"]), of(&["a", "b"]));
     let damaged = |path: &Path| {
         let mut bytes = std::fs::read(path).expect("a file");
         bytes[..4].copy_from_slice(b"junk");
@@ -142,9 +147,13 @@ fn a_lost_store_goes_before_fresh() {
     for breaks in [&damaged as &dyn Fn(&Path), &older, &unsealed] {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.redb");
-        for (start, (quarantined, says)) in
-            [(0, None), (1, Some("a store was there")), (1, Some("the store knows"))].into_iter().enumerate()
-        {
+        let starts = [
+            (&config, 0, None),
+            (&config, 1, Some("a store was there")),
+            (&config, 1, Some("the store knows")),
+            (&more, 2, Some("the store knows")),
+        ];
+        for (start, (config, quarantined, says)) in starts.into_iter().enumerate() {
             if start == 1 {
                 breaks(&path);
             }

@@ -34,6 +34,16 @@ fn begins_as_store(file: &File) -> io::Result<bool> {
     Ok(first[..read] == MAGIC[..read] || first[..read].iter().all(|&byte| byte == 0))
 }
 
+/// Gives the store at `path` a second name, by a `link`, or by a copy where the file system has no links.
+pub(super) fn keep(path: &Path, link: impl FnOnce(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+    let name = free_name(path)?;
+    match link(path, &name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+        Err(_) => std::fs::copy(path, &name).and_then(|_| File::open(&name)?.sync_all()),
+        Ok(()) => Ok(()),
+    }
+}
+
 /// Returns the first free name beside `path` for a store that is set aside, so that no file is overwritten.
 pub(super) fn free_name(path: &Path) -> io::Result<PathBuf> {
     let names = (1..=ASIDE_MAX).map(|number| match number {

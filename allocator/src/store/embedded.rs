@@ -314,7 +314,7 @@ fn remove_left(path: &Path) -> Result<(), StoreError> {
 /// moment is there no store at `path`, as if there had been no earlier life.
 fn take_place(path: &Path, lost: Option<File>) -> io::Result<()> {
     if lost.is_some() {
-        std::fs::hard_link(path, aside::free_name(path)?)?;
+        aside::keep(path, |path, name| std::fs::hard_link(path, name))?;
     }
     rename(path)?;
     seal::folder(path)?.sync_all()

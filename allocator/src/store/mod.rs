@@ -28,7 +28,7 @@ pub enum StoreError {
     /// The file was never a store. It is left untouched.
     #[error("store {}: this file is no store of Lessor, and is left as it is", .0.display())]
     Foreign(PathBuf),
-    /// The path is taken by something that is not ours to replace.
+    /// What is at the path can be neither read nor replaced: it is left as it is.
     #[error("store {}: {problem}", .path.display())]
     Unusable {
         /// The file.

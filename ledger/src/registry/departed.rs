@@ -5,8 +5,8 @@ use crate::Rule;
 use crate::limit_text::RawOverride;
 use crate::named::LIMITS_MAX;
 use crate::pool::{EarlierShares, Past};
-use crate::registry::LimitConfig;
 use crate::registry::rows::LimitRow;
+use crate::registry::{LimitConfig, Registry};
 use crate::rule::{Gap, PER_MAX, RefillStyle, SlidingWindow};
 use crate::rule_text::{RawRule, rule};
 use lessor_protocol::moment::span_of;
@@ -86,6 +86,14 @@ impl Departed {
         let (past, shares) = (self.past.save(), self.shares.map(EarlierShares::save));
         let longest = Some(self.ends.since(self.past.until()));
         LimitRow { version, basis: String::new(), past, shares, longest }
+    }
+}
+
+impl Registry {
+    /// Takes it that an earlier run may have lent by any limit, until `now`, and that nothing tells of it: no limit begins
+    /// afresh in a later run before all of that is over.
+    pub fn doubt_earlier_runs(&mut self, now: Moment) {
+        sum_up(&mut self.departed, end(PER_MAX, self.clocks, now), now);
     }
 }
 

@@ -1,5 +1,6 @@
 //! A store that is lost is replaced in one step, and one that may be whole is left as it is.
 
+use super::super::aside;
 use super::*;
 
 /// The bug: a lost store was set aside before there was another one. After a death in between it was as if there had been
@@ -31,6 +32,17 @@ fn a_lost_store_stays_where_it_is_until_another_one_has_its_first_batch() {
     assert_eq!(reopened(&path).expect_err("no seal"), Lost::Older);
     assert_eq!(names(), ["a.redb", "a.redb.lost", "a.redb.seal"]);
     assert_eq!(reopened(&path).expect("it is the new one").written, Written::default());
+}
+
+/// The bug: a lost store could not be replaced on a file system without links, so no start was possible.
+#[test]
+fn a_lost_store_is_copied_where_there_are_no_links() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, name) = (folder.path().join("a.redb"), folder.path().join("a.redb.lost"));
+    std::fs::write(&path, "lost").expect("a file");
+    aside::keep(&path, |_, _| Err(std::io::ErrorKind::PermissionDenied.into())).expect("it can be copied");
+    let texts = [&path, &name].map(|path| std::fs::read_to_string(path).expect("a file"));
+    assert_eq!(texts, ["lost", "lost"]);
 }
 
 /// The bug: a seal that the system could not read counted as none, and a store of a later version as damaged. Both were
