@@ -414,11 +414,12 @@ impl Pool {
 }
 
 /// Whether the allocator above has read, or has no use for, the report of an ask refused for `reason`. An allocator
-/// that stops does not read an ask, and neither does a root that others change meanwhile.
+/// that stops does not read an ask, and neither does a root that others change meanwhile. In quarantine no ask is read,
+/// though it may be a limit above that waits, while the books know the session.
 fn is_heard(reason: RefusalReason) -> bool {
     match reason {
-        RefusalReason::Paused | RefusalReason::Blocked | RefusalReason::Quarantine => true,
-        RefusalReason::Stopping | RefusalReason::Other => false,
+        RefusalReason::Paused | RefusalReason::Blocked => true,
+        RefusalReason::Quarantine | RefusalReason::Stopping | RefusalReason::Other => false,
     }
 }
 

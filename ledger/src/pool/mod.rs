@@ -239,6 +239,11 @@ impl Pool {
         self.call_max().min(lends.saturating_sub(kept))
     }
 
+    /// Whether the quarantine is over. Before that, the pool reads no report.
+    pub(crate) fn is_open(&self) -> bool {
+        self.now >= self.quarantine_until
+    }
+
     /// Returns the plan of the pool.
     pub(crate) fn plan(&self) -> &Arc<Plan> {
         &self.plan

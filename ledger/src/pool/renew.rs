@@ -127,8 +127,7 @@ impl Pool {
         self.advance_all(above, now);
         let (answer, place) = (Answer::Refusal(refusal), Place::own(holder.id));
         // In quarantine, reports on leases of lost books change nothing. An old grant is not told again.
-        let is_open = self.now >= self.quarantine_until
-            && above.iter().all(|above| self.now >= above.pool.quarantine_until);
+        let is_open = self.is_open() && above.iter().all(|above| above.pool.is_open());
         if !is_open || !self.sessions.contains(place) || self.replay(place, seq)?.is_some() {
             return Ok(answer);
         }

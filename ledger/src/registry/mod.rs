@@ -336,6 +336,13 @@ fn unknown(name: &str) -> AskRejection {
     AskRejection::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
 }
 
+/// The caller tells what its ask reports once more, because no limit has read it.
+fn unread(name: &str) -> AskRejection {
+    let detail =
+        format!("there is no limit {}, and the limits above it cannot take in the report", quoted(name));
+    AskRejection::new(Reason::Invalid, "limit", detail)
+}
+
 fn too_large(field: &str, value: u64) -> AskRejection {
     let detail = format!("{field} is {value}: use at most {PERMITS_MAX} (2^53 - 1)");
     AskRejection::new(Reason::Invalid, field, detail)

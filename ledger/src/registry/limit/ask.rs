@@ -5,7 +5,7 @@ use super::{Left, Limit, PoolId};
 use crate::named::Names;
 use crate::pool::{Holder, ObservationEffect, SessionId};
 use crate::registry::family::Family;
-use crate::registry::{Caller, Entry, Keyed, Registry, too_large, unanswered, unknown};
+use crate::registry::{Caller, Entry, Keyed, Registry, too_large, unanswered, unknown, unread};
 use crate::rejection::{AskRejection, Reason};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::push::{Event, Kind};
@@ -144,8 +144,8 @@ impl Registry {
     ) -> Result<Answered, AskRejection> {
         let name = ask.limit.as_ref();
         if let Some(went) = self.went_lately(name) {
-            self.settle_last(exchange, went, ask);
-            return Err(unknown(name));
+            let is_heard = self.settle_last(exchange, went, ask);
+            return Err(if is_heard { unknown(name) } else { unread(name) });
         }
         if self.has_lost_heir(exchange.now, name) {
             return Err(unknown(name));
@@ -165,33 +165,37 @@ impl Registry {
 
     /// Lets a removed limit take in what `ask` reports and gives back. The caller is told that there is no such limit,
     /// and so reports no more. If the limit comes back, permits that this ask reports as spent must not count as
-    /// unspent.
+    /// unspent. Returns whether nothing is left to take in: the limits above may be gone, or in quarantine.
     fn settle_last<N: AsRef<str>>(
         &self,
         exchange: &mut Exchange<'_, '_>,
         mut limit: MutexGuard<'_, Limit>,
         ask: &AskBody<N>,
-    ) {
+    ) -> bool {
         let caller = exchange.caller;
         let (name, key) = (ask.limit.as_ref(), ask.key.as_ref().map(N::as_ref));
-        let Some(id) = self.sessions.find(&caller.node, caller.session, caller.owner) else { return };
-        let Ok(pool) = limit.pool_id(name, key) else { return };
+        let Some(id) = self.sessions.find(&caller.node, caller.session, caller.owner) else { return true };
+        let Ok(pool) = limit.pool_id(name, key) else { return true };
         if ask.out_of_range().is_some() || !limit.has(&pool) {
-            return;
+            return true;
         }
         let (now, said) = (limit.not_before(exchange.now), said(&limit, ask));
         let holder = Holder { id, share: limit.config().share(&caller.node, caller.owner), rtt: caller.rtt };
         if limit.config().parent.is_none() {
             // A wrong ask changes nothing. The caller is told of the unknown limit in any case.
             let _ = limit.refuse(now, &pool, holder, caller.seq, said, GONE);
-            return;
+            return true;
         }
-        let Ok(mut family) = Family::of_removed(&self.limits, limit, now, pool, caller.owner) else { return };
-        let settled = family
-            .with(caller, |pool, above, now| pool.settle_below(above, now, holder, caller.seq, said, GONE));
+        let family = Family::of_removed(&self.limits, limit, now, pool, caller.owner);
+        let Ok(mut family) = family else { return false };
+        let (settled, is_heard) = family.with(caller, |pool, above, now| {
+            let settled = pool.settle_below(above, now, holder, caller.seq, said, GONE);
+            (settled, above.iter().all(|above| above.pool.is_open()))
+        });
         if settled.is_ok() {
             self.awaits(exchange, &mut family);
         }
+        is_heard
     }
 
     fn ask_limit<'a, N: AsRef<str>>(

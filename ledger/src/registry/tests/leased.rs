@@ -105,10 +105,25 @@ const HOUR: &str = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1h\"
 fn a_report_that_was_refused_unread_is_made_again() {
     let parent = format!("[[limit]]\nname = \"p\"\n{}", HOUR.replace("10", "1000"));
     let centre = format!("[[limit]]\nname = \"a\"\nkeyed = true\nparent = \"p\"\n{HOUR}{parent}");
-    let parent = Config::parse(&parent).expect("valid");
+    let parent = Config::parse(&parent).expect("valid").limits.remove(0);
     let region = "[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http://centre:1\"\n";
-    // Without a reason, it is the parent that is gone for a while.
-    for reason in [Some(Reason::Forbidden), Some(Reason::KeysFull), None] {
+    let refused = |reason| move |_: &mut Pair| Way::Refused(reason);
+    let without_parent = |pair: &mut Pair| {
+        assert!(pair.centre.remove("p"));
+        Way::Answered
+    };
+    let without_both = |pair: &mut Pair| {
+        assert!(pair.centre.remove("a") && pair.centre.remove("p"));
+        Way::Answered
+    };
+    let child = Config::parse(&centre).expect("valid").limits.remove(0);
+    let cases: [(&str, &dyn Fn(&mut Pair) -> Way); 4] = [
+        ("forbidden", &refused(Reason::Forbidden)),
+        ("full", &refused(Reason::KeysFull)),
+        ("no parent", &without_parent),
+        ("neither", &without_both),
+    ];
+    for (case, begins) in cases {
         let (mut pair, of_key) = (Pair::new(&centre, region), ("a", Some("k")));
         let key = || PoolId::from(Some(Key::try_new("k").expect("valid")));
         assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
@@ -116,21 +131,47 @@ fn a_report_that_was_refused_unread_is_made_again() {
         let lent = pair.lent(1, 1, 2, of_key, 0);
         assert!(lent > 0);
         pair.left(2, 1, 3, of_key, lent);
-        assert!(reason.is_some() || pair.centre.remove("p"));
-        pair.exchanges(10, 40_000, reason.map_or(Way::Answered, Way::Refused));
-        pair.centre.put(millis(40_000), &parent.limits[0], CarryOver::AsIs, false).expect("there is room");
+        let way = begins(&mut pair);
+        pair.exchanges(10, 40_000, way);
+        for limit in [&parent, &child] {
+            pair.centre.put(millis(40_000), limit, CarryOver::AsIs, false).expect("there is room");
+        }
         // The key is called again, and nothing of the first calls may be lent once more.
         assert_eq!(pair.lent(40_000, 2, 1, of_key, 0), 0);
         pair.exchanges(40_000, 41_000, Way::Answered);
         let left = pair.left_above(41_000, "a", key());
-        assert!(left <= 10 - lent, "{reason:?}: {left} of 10 are left, and {lent} were spent");
+        assert!(left <= 10 - lent, "{case}: {left} of 10 are left, and {lent} were spent");
         let mut more = 0;
         for seq in 2..40 {
             more += pair.lent(41_000 + seq * 100, 2, seq, of_key, more);
             pair.exchange(41_000 + seq * 100, Way::Answered);
         }
-        assert!(more > 0 && lent + more <= 10, "{reason:?}: {lent} and {more} of 10");
+        assert!(more > 0 && lent + more <= 10, "{case}: {lent} and {more} of 10");
     }
+}
+
+/// The bug: a quarantine of the parent counted as an answer that had read the report, too.
+#[test]
+fn a_report_that_came_in_a_quarantine_of_the_parent_is_made_again() {
+    let parent = format!("[[limit]]\nname = \"p\"\n{}", HOUR.replace("10", "1000"));
+    let centre = format!("[[limit]]\nname = \"a\"\nkeyed = true\nparent = \"p\"\n{HOUR}{parent}");
+    let region = "[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http://centre:1\"\n";
+    // Another cap on calls begins a limit anew.
+    let capped =
+        parent.replace("rules = [", "rules = [{ kind = \"concurrency\", limit = 1000, longest = \"1s\" }, ");
+    let capped = Config::parse(&capped).expect("valid").limits.remove(0);
+    let (mut pair, of_key) = (Pair::new(&centre, region), ("a", Some("k")));
+    assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
+    pair.exchange(0, Way::Answered);
+    let lent = pair.lent(1, 1, 2, of_key, 0);
+    pair.left(2, 1, 3, of_key, lent);
+    pair.centre.put(millis(2), &capped, CarryOver::AsIs, false).expect("there is room");
+    pair.exchanges(10, 40_000, Way::Answered);
+    let upstream = pair.region.upstreams().pop_first().expect("there is one");
+    let mut due = (40_000..50_000)
+        .step_by(100)
+        .flat_map(|now| pair.region.asks_above(millis(now), &upstream, Duration::from_millis(1)).asks);
+    assert!(lent > 0 && due.any(|ask| ask.spent_total == lent), "{lent} were spent");
 }
 
 /// The bug: the pool of the pattern and the pool of the new limit both asked their upstream by that name in one session,
