@@ -153,11 +153,12 @@ impl LocalPool {
         }
     }
 
-    /// Returns the refusal of `permits` at `now` if this process knows that the allocator would lend none; `None` if
-    /// only another answer can tell. A pause that only an event told of may be over, and no event tells of its end if the
-    /// end was set beforehand. An idle pool does not hear of the end of a pause or a quarantine. A wait for permits counts as a refusal only if it exceeds [`EXCHANGE_TIMEOUT`], or
-    /// if the pool reported fewer than `permits` left. Otherwise an allocator that leases the limit itself may not know
-    /// yet, and may lend what is left in parts.
+    /// Returns the refusal of `permits` at `now` if this process knows that the allocator would lend none; `None`
+    /// if only another answer can tell. A pause that only an event told of may be over, and no event tells of its
+    /// end if the end was set beforehand. An idle pool does not hear of the end of a pause or a quarantine. A wait
+    /// for permits counts as a refusal only if it exceeds [`EXCHANGE_TIMEOUT`], or if the pool reported fewer than
+    /// `permits` left. Otherwise an allocator that leases the limit itself may not know yet, and may lend what is
+    /// left in parts.
     pub(crate) fn known_refusal(&self, permits: u64, now: Moment) -> Option<Refusal> {
         if let Some(refusal) = self.for_good(permits) {
             return Some(refusal);
