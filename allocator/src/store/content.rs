@@ -47,10 +47,8 @@ impl From<String> for Unread {
 impl From<redb::Error> for Unread {
     fn from(error: redb::Error) -> Self {
         // The library's own findings have no number of the system.
-        let is_of_system = match &error {
-            redb::Error::Io(error) => error.raw_os_error().is_some(),
-            error => matches!(error, redb::Error::PreviousIo),
-        };
+        let has_number = matches!(&error, redb::Error::Io(error) if error.raw_os_error().is_some());
+        let is_of_system = has_number || matches!(error, redb::Error::PreviousIo);
         let problem = error.to_string();
         if is_of_system { Unread::Unknown(problem) } else { Unread::Damaged(problem) }
     }

@@ -19,7 +19,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
+use tokio::runtime::Builder;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 /// How long it may take until all alerts fire, or until none fires any more, on a machine that is busy with other work.
@@ -141,18 +142,13 @@ impl Trouble {
         Trouble(tasks)
     }
 
-    /// Starts clients that are dropped with the permits that they hold, one after another.
+    /// Starts processes that die with the permits that they hold, one after another.
     fn of_deaths(url: &str) -> Trouble {
         let (mut tasks, url) = (JoinSet::new(), url.to_owned());
         tasks.spawn(async move {
             loop {
-                let client = client(&url, "mortal").await;
-                let limit = client.limit("burning");
-                let _ = limit.acquire_within(50, Duration::from_secs(1)).await;
-                for _ in 0..100 {
-                    let _ = limit.try_acquire(1);
-                    sleep(Duration::from_millis(1)).await;
-                }
+                let url = url.clone();
+                spawn_blocking(move || die_with_permits(&url)).await.expect("no panic");
             }
         });
         Trouble(tasks)
@@ -254,6 +250,22 @@ async fn crowd(url: &str) {
         }
     }
     panic!("half a million keys fit into 64 MiB");
+}
+
+/// Has a process live for a tenth of a second. Its runtime goes first, so that it says no goodbye.
+fn die_with_permits(url: &str) {
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let limit = runtime.block_on(async {
+        let limit = client(url, "mortal").await.limit("burning");
+        let _ = limit.acquire_within(50, Duration::from_secs(1)).await;
+        for _ in 0..100 {
+            let _ = limit.try_acquire(1);
+            sleep(Duration::from_millis(1)).await;
+        }
+        limit
+    });
+    runtime.shutdown_background();
+    drop(limit);
 }
 
 /// Polls until `is_it` holds of all alerts that have fired since the call, and of those that fire now.

@@ -10,7 +10,7 @@ use std::time::Duration;
 const LIST: &str = include_str!("../../../../docs/attacks.md");
 
 /// Attacks in the list, which are numbered from 1.
-const ATTACKS: u32 = 99;
+const ATTACKS: u32 = 100;
 
 #[tokio::test]
 async fn a_token_in_a_url_is_no_token_and_is_not_logged() {
