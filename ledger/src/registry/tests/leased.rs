@@ -117,7 +117,8 @@ fn a_report_that_was_refused_unread_is_made_again() {
         Way::Answered
     };
     let child = Config::parse(&centre).expect("valid").limits.remove(0);
-    let cases: [(&str, &dyn Fn(&mut Pair) -> Way); 4] = [
+    type Begins<'a> = &'a dyn Fn(&mut Pair) -> Way;
+    let cases: [(&str, Begins<'_>); 4] = [
         ("forbidden", &refused(Reason::Forbidden)),
         ("full", &refused(Reason::KeysFull)),
         ("no parent", &without_parent),

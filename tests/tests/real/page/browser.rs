@@ -82,8 +82,15 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// Calls `method` of the browser and returns its answer.
+    /// Calls `method` of the browser and returns its result.
     pub(super) fn call(&self, method: &str, params: Value) -> Value {
+        let answer = self.answer(method, params);
+        assert!(answer.get("error").is_none(), "{method}: {answer}");
+        answer["result"].clone()
+    }
+
+    /// Calls `method` of the browser and returns its answer, a result or an error.
+    fn answer(&self, method: &str, params: Value) -> Value {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut command = json!({ "id": id, "method": method, "params": params });
         if !self.session.is_empty() {
@@ -95,23 +102,34 @@ impl Browser {
         let (heard, news) = &*self.heard;
         let waits = |heard: &mut Heard| !heard.answers.contains_key(&id) && !heard.is_over;
         let (mut heard, _) = news.wait_timeout_while(lock(heard), PATIENCE, waits).expect("no panic");
-        let answer = heard.answers.remove(&id).unwrap_or_else(|| panic!("no answer to {method}"));
-        assert!(answer.get("error").is_none(), "{method}: {answer}");
-        answer["result"].clone()
+        heard.answers.remove(&id).unwrap_or_else(|| panic!("no answer to {method}"))
     }
 
     /// Returns the value of `script` in the page.
     pub(super) fn eval(&self, script: &str) -> Value {
-        let how = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
-        let result = self.call("Runtime.evaluate", how);
-        assert!(result.get("exceptionDetails").is_none(), "{script}: {result}");
-        result["result"]["value"].clone()
+        self.eval_here(script).unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// Waits until `script` is true, and returns how long that took.
+    /// Returns the value of `script` in the page.
+    ///
+    /// # Errors
+    /// If the page went away meanwhile.
+    fn eval_here(&self, script: &str) -> Result<Value, Value> {
+        let how = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
+        let mut answer = self.answer("Runtime.evaluate", how);
+        if answer["error"]["message"] == "Inspected target navigated or closed" {
+            return Err(answer["error"].take());
+        }
+        assert!(answer.get("error").is_none(), "{script}: {answer}");
+        let result = &answer["result"];
+        assert!(result.get("exceptionDetails").is_none(), "{script}: {result}");
+        Ok(result["result"]["value"].clone())
+    }
+
+    /// Waits until `script` is true, and returns how long that took. The page may change to another one meanwhile.
     pub(super) fn wait(&self, script: &str) -> Duration {
         let start = CLOCK.now();
-        while self.eval(&format!("Boolean({script})")) != json!(true) {
+        while self.eval_here(&format!("Boolean({script})")) != Ok(json!(true)) {
             assert!(
                 CLOCK.now().since(start) < PATIENCE,
                 "{script}: not in time; {}",
