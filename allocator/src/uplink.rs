@@ -305,7 +305,7 @@ impl Uplink {
             return Err(TransportError::Invalid("an answer to another exchange".to_owned()));
         };
         // Roots in a store have no epoch, and always say 0.
-        if self.connection.meets_another(response.epoch, self.shared.now(), due.session) {
+        if self.connection.meets_another(response.epoch, self.shared.now(), || due.session) {
             self.shared.with(|registry, now| registry.begin_session_with(now, &self.upstream));
             let problem =
                 "another allocator answers at this address, or it was restarted; a new session begins";

@@ -150,7 +150,7 @@ impl Refiller {
             let exchange = self.connection.begin(CLOCK.now());
             match self.send(&exchange, vec![]).await {
                 Ok(LeasesResponse { epoch, .. }) => {
-                    self.connection.meets_another(epoch, CLOCK.now(), self.numbers.draw());
+                    self.connection.meets_another(epoch, CLOCK.now(), || self.numbers.draw());
                     break;
                 }
                 Err(error) if self.leave(&error, false).await => return Err(error),
@@ -182,7 +182,7 @@ impl Refiller {
         let answer = self.send(&exchange, asks).await;
         self.shared.exchanges.fetch_add(1, Ordering::Relaxed);
         if let Ok(LeasesResponse { epoch, .. }) = answer
-            && self.connection.meets_another(epoch, CLOCK.now(), self.numbers.draw())
+            && self.connection.meets_another(epoch, CLOCK.now(), || self.numbers.draw())
         {
             return self.meet_another(&pools).await;
         }

@@ -145,10 +145,10 @@ impl Connection {
     ///
     /// The old session does not go on. The first allocator still remembers it, and would take all that it lent for
     /// unspent once pools count from zero.
-    pub fn meets_another(&mut self, epoch: u64, now: Moment, number: u64) -> bool {
+    pub fn meets_another(&mut self, epoch: u64, now: Moment, number: impl FnOnce() -> u64) -> bool {
         let is_another = self.rotation.is_of_another(epoch);
         if is_another {
-            self.rotation.begin_session(number);
+            self.rotation.begin_session(number());
             self.quiet_until = now.max(self.met + SESSION_PAUSE);
             self.met = self.quiet_until;
         }
@@ -259,7 +259,7 @@ mod tests {
         let mut answered = |millis: u64, epoch| {
             let Exchange { session, seq, .. } = connection.begin(at(millis));
             assert!(connection.on_answer(session, seq, at(millis)).is_some());
-            let meets_another = connection.meets_another(epoch, at(millis), 100 + millis);
+            let meets_another = connection.meets_another(epoch, at(millis), || 100 + millis);
             (session, meets_another, connection.session() != session, connection.quiet_until())
         };
         assert_eq!(answered(2_000, 1), (7, false, false, Moment::ORIGIN));

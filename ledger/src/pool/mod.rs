@@ -229,7 +229,7 @@ impl Pool {
     /// Returns the most permits that one call of `place` can ever take: it leaves to groups what they are guaranteed. A
     /// root lends to allocators, whose nodes may be of any group.
     fn call_max_of(&self, place: Place) -> u64 {
-        if self.plan.is_root {
+        if self.plan.is_root || self.groups.is_usual() {
             return self.call_max();
         }
         let above = self.ledgers.loan().map_or(u64::MAX, Loan::ceiling);

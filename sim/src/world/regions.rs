@@ -365,7 +365,7 @@ impl World {
         let now = at.clock.show(self.real);
         let (session, seq) = (at.connection.session(), at.asks());
         let Some((exchange, _)) = at.connection.on_answer(session, seq, now) else { return Ok(()) };
-        if at.connection.meets_another(epoch, now, session) {
+        if at.connection.meets_another(epoch, now, || session) {
             at.registry.begin_session_with(now, self.limits.upstream());
             let next = at.connection.session();
             self.oracles.root().ends(session);

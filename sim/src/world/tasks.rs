@@ -189,7 +189,7 @@ impl World {
     fn meets_another(&mut self, node: usize, epoch: u64, asked: &[usize]) -> bool {
         let at = &mut self.nodes[node];
         let (now, before, next) = (at.now(self.real), at.session(), self.sessions + 1);
-        if !at.connection.meets_another(epoch, now, number(next)) {
+        if !at.connection.meets_another(epoch, now, || number(next)) {
             return false;
         }
         self.log.note(self.real, "node # meets another allocator: it begins a session", &[node as u64]);

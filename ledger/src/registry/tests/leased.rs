@@ -99,14 +99,21 @@ impl Pair {
 
 const HOUR: &str = "rules = [{ kind = \"fixed_window\", limit = 10, per = \"1h\" }]\n";
 
+/// A limit of a region with keys, which its upstream has below a parent.
+const LEASED: &str = "[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http://centre:1\"\n";
+
+/// Returns the limits of that upstream, and the parent alone.
+fn below_parent() -> (String, String) {
+    let parent = format!("[[limit]]\nname = \"p\"\n{}", HOUR.replace("10", "1000"));
+    (format!("[[limit]]\nname = \"a\"\nkeyed = true\nparent = \"p\"\n{HOUR}{parent}"), parent)
+}
+
 /// The bug: an answer that refused an ask unread counted as a report that was taken in. The allocator forgot the key,
 /// and later counted from zero in the same session. Its upstream took all that it had lent for unspent.
 #[test]
 fn a_report_that_was_refused_unread_is_made_again() {
-    let parent = format!("[[limit]]\nname = \"p\"\n{}", HOUR.replace("10", "1000"));
-    let centre = format!("[[limit]]\nname = \"a\"\nkeyed = true\nparent = \"p\"\n{HOUR}{parent}");
+    let (centre, parent) = below_parent();
     let parent = Config::parse(&parent).expect("valid").limits.remove(0);
-    let region = "[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http://centre:1\"\n";
     let refused = |reason| move |_: &mut Pair| Way::Refused(reason);
     let without_parent = |pair: &mut Pair| {
         assert!(pair.centre.remove("p"));
@@ -125,7 +132,7 @@ fn a_report_that_was_refused_unread_is_made_again() {
         ("neither", &without_both),
     ];
     for (case, begins) in cases {
-        let (mut pair, of_key) = (Pair::new(&centre, region), ("a", Some("k")));
+        let (mut pair, of_key) = (Pair::new(&centre, LEASED), ("a", Some("k")));
         let key = || PoolId::from(Some(Key::try_new("k").expect("valid")));
         assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
         pair.exchange(0, Way::Answered);
@@ -154,14 +161,12 @@ fn a_report_that_was_refused_unread_is_made_again() {
 /// The bug: a quarantine of the parent counted as an answer that had read the report, too.
 #[test]
 fn a_report_that_came_in_a_quarantine_of_the_parent_is_made_again() {
-    let parent = format!("[[limit]]\nname = \"p\"\n{}", HOUR.replace("10", "1000"));
-    let centre = format!("[[limit]]\nname = \"a\"\nkeyed = true\nparent = \"p\"\n{HOUR}{parent}");
-    let region = "[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http://centre:1\"\n";
+    let (centre, parent) = below_parent();
     // Another cap on calls begins a limit anew.
     let capped =
         parent.replace("rules = [", "rules = [{ kind = \"concurrency\", limit = 1000, longest = \"1s\" }, ");
     let capped = Config::parse(&capped).expect("valid").limits.remove(0);
-    let (mut pair, of_key) = (Pair::new(&centre, region), ("a", Some("k")));
+    let (mut pair, of_key) = (Pair::new(&centre, LEASED), ("a", Some("k")));
     assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
     pair.exchange(0, Way::Answered);
     let lent = pair.lent(1, 1, 2, of_key, 0);
