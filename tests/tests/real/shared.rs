@@ -22,21 +22,28 @@ const PER: Duration = Duration::from_secs(1);
 const USED_PERCENT: u64 = 80;
 
 macro_rules! on_store {
-    ($store:ident, $kind:ident, $($what:ident)+) => {
+    ($store:ident, $kind:ident, $($what:ident)*) => {
         mod $store {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $what() {
                 super::$what(lessor_allocator::cells::StoreKind::$kind).await;
-            })+
+            })*
         }
     };
 }
 
-macro_rules! on_each_store {
-    ($($what:ident),+ $(,)? $(; with_a_clock: $($clock:ident),+ $(,)?)?) => {
-        on_store!(redis, Redis, $($what)+ $($($clock)+)?);
-        on_store!(postgres, Postgres, $($what)+ $($($clock)+)?);
-        on_store!(etcd, Etcd, $($what)+);
+/// Runs tests on each store, or on the stores that are named: those where a test tries the most. `stores::behaviours`
+/// holds each store to one contract, and beyond that an allocator only notices whether its store has a clock.
+macro_rules! on_stores {
+    (
+        $(each: $($each:ident),+;)?
+        $(redis: $($redis:ident),+;)?
+        $(postgres: $($postgres:ident),+;)?
+        $(etcd: $($etcd:ident),+;)?
+    ) => {
+        on_store!(redis, Redis, $($($each)+)? $($($redis)+)?);
+        on_store!(postgres, Postgres, $($($each)+)? $($($postgres)+)?);
+        on_store!(etcd, Etcd, $($($each)+)? $($($etcd)+)?);
     };
 }
 
@@ -383,16 +390,15 @@ async fn the_newest_configuration_holds_for_all(kind: StoreKind) {
     new.stop().await;
 }
 
-on_each_store!(
-    two_use_all_there_is_and_no_more,
-    keys_are_shared,
-    a_flood_of_new_keys_is_served,
-    killed_in_turn_they_go_on,
-    a_store_that_stands_still_is_waited_for,
-    a_store_that_is_killed_loses_nothing_or_is_waited_out,
-    one_that_is_emptied_is_waited_out,
-    keys_that_are_not_used_are_taken_away,
-    what_an_operator_decides_holds_for_all,
+on_stores!(
+    each: two_use_all_there_is_and_no_more,
+        killed_in_turn_they_go_on,
+        a_store_that_stands_still_is_waited_for,
+        a_store_that_is_killed_loses_nothing_or_is_waited_out,
+        one_that_is_emptied_is_waited_out;
+    redis: keys_that_are_not_used_are_taken_away;
+    postgres: a_flood_of_new_keys_is_served, keys_are_shared;
+    etcd: what_an_operator_decides_holds_for_all;
 );
 
 /// A configuration that no shared store can keep is refused before an address is bound, with its key and value.

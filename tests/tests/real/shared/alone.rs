@@ -37,11 +37,9 @@ impl Store {
     }
 }
 
-on_each_store! {
-    what_is_below_is_charged_above_too,
-    flows_and_intervals_hold_through_two,
-    no_more_are_in_flight_than_may_be,
-    one_that_is_stopped_strands_nothing,
-    one_that_stops_beside_a_slow_store_strands_nothing,
-    the_newest_configuration_holds_for_all,
+on_stores! {
+    each: one_that_is_stopped_strands_nothing, one_that_stops_beside_a_slow_store_strands_nothing;
+    redis: flows_and_intervals_hold_through_two, the_newest_configuration_holds_for_all;
+    postgres: no_more_are_in_flight_than_may_be;
+    etcd: flows_and_intervals_hold_through_two, what_is_below_is_charged_above_too;
 }

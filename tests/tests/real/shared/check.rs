@@ -3,7 +3,7 @@
 use super::*;
 use lessor::Refusal;
 
-on_each_store!(a_check_of_a_new_key_is_decided_by_what_the_store_has);
+on_stores!(each: a_check_of_a_new_key_is_decided_by_what_the_store_has;);
 
 /// Keys, and permits of each. An etcd that other tests use, too, answers for this many keys in much less than a second.
 /// An exchange that fails would look as if there were no permits.

@@ -283,13 +283,14 @@ async fn who_was_told_is_killed_at_once_and_the_other_one_knows(kind: StoreKind)
     west.stop().await;
 }
 
-on_each_store!(
-    what_is_put_and_removed_at_one_is_so_at_all,
-    changed_rules_hold_at_all_and_none_too_many_are_admitted,
-    a_store_that_is_emptied_is_told_again,
-    what_one_knows_and_what_others_decided_since_both_hold,
-    a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that,
-    a_file_that_is_rolled_back_to_a_lower_version_is_warned_of,
-    of_two_operators_who_saw_the_same_one_is_told_so,
-    who_was_told_is_killed_at_once_and_the_other_one_knows,
+on_stores!(
+    redis: a_file_that_is_rolled_back_to_a_lower_version_is_warned_of,
+        of_two_operators_who_saw_the_same_one_is_told_so,
+        who_was_told_is_killed_at_once_and_the_other_one_knows;
+    postgres: a_newer_file_wins_over_what_was_put_and_what_is_put_after_it_over_that,
+        what_is_put_and_removed_at_one_is_so_at_all,
+        what_one_knows_and_what_others_decided_since_both_hold;
+    etcd: a_store_that_is_emptied_is_told_again,
+        changed_rules_hold_at_all_and_none_too_many_are_admitted,
+        who_was_told_is_killed_at_once_and_the_other_one_knows;
 );

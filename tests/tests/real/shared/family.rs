@@ -178,7 +178,7 @@ async fn a_family_that_is_put_at_one_is_one_at_all(kind: StoreKind) {
     west.stop().await;
 }
 
-on_each_store! {
-    who_does_not_know_of_a_limit_above_is_lent_nothing,
-    a_family_that_is_put_at_one_is_one_at_all,
+on_stores! {
+    redis: a_family_that_is_put_at_one_is_one_at_all;
+    postgres: who_does_not_know_of_a_limit_above_is_lent_nothing;
 }

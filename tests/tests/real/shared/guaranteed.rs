@@ -7,7 +7,7 @@ use scenarios::fleet::Fleet;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-on_each_store!(a_group_has_what_is_guaranteed_at_any_allocator);
+on_stores!(postgres: a_group_has_what_is_guaranteed_at_any_allocator;);
 
 const LIMIT: &str = "[[limit]]\nname = \"all\"\nguaranteed = { \"checkout-*\" = 180 }\n\
     rules = [{ kind = \"sliding_window\", limit = 300, per = \"1s\", margin = \"0s\" }]\n";

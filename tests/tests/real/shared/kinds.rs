@@ -226,6 +226,4 @@ pub(super) async fn flows_and_intervals_hold_through_two(kind: StoreKind) {
     west.stop().await;
 }
 
-on_each_store! {
-    calls_outlive_the_allocator_that_let_them_begin,
-}
+on_stores!(etcd: calls_outlive_the_allocator_that_let_them_begin;);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-on_each_store!(a_caller_that_waits_for_nearly_all_of_a_window_has_it);
+on_stores!(each: a_caller_that_waits_for_nearly_all_of_a_window_has_it;);
 
 /// The limit of a window of ten seconds.
 const WINDOW: u64 = 300;

@@ -7,7 +7,7 @@ use lessor_protocol::Clock;
 use scenarios::fleet::{Fleet, eventually};
 use std::time::Duration;
 
-on_each_store!(nodes_of_all_allocators_share_the_reserve);
+on_stores!(redis: nodes_of_all_allocators_share_the_reserve;);
 
 const LONG: Duration = Duration::from_secs(20);
 

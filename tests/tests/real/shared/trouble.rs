@@ -227,7 +227,7 @@ fn shown(server: &Server, kind: StoreKind) -> i64 {
     }
 }
 
-/// The clock is set ahead by a second, a minute and an hour, and back. Charges then last longer, and never shorter.
+/// The clock is set ahead by an hour, and back beyond where it was. Charges then last longer, and never shorter.
 async fn the_clock_of_the_store_is_set(kind: StoreKind) {
     let shim = Shim::new();
     let server = Server::start(kind, &[]);
@@ -236,7 +236,7 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
     let two = store.two().await;
     two.call_for(PER).await.expect("the allocator lends");
     let mut shifted = 0;
-    for shift in [1, 60, 0, 3_600, -60, 0] {
+    for shift in [3_600, -60, 0] {
         let before = shown(&store.server, kind) - shifted;
         shim.set(&format!("shift_s {shift}\n"));
         shifted = shift;
@@ -248,17 +248,20 @@ async fn the_clock_of_the_store_is_set(kind: StoreKind) {
     two.call_for(4 * PER).await.expect("a call is admitted");
     let after = two.vendor.count() - before;
     println!(
-        "{kind:?}: {before} admitted in 13 s while the clock was set six times, {after} in 4 s after it"
+        "{kind:?}: {before} admitted in 7 s while the clock was set three times, {after} in 4 s after it"
     );
     assert!(after >= 3 * LIMIT * USED_PERCENT / 100, "{after} of {}", 4 * LIMIT);
     two.stop().await;
 }
 
-on_each_store!(
-    an_allocator_without_a_store_is_not_ready_though_no_node_asks,
-    who_is_cut_off_from_the_store_lends_nothing_and_the_other_all,
-    who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallback,
-    answers_of_the_store_that_are_lost_cost_nothing_twice,
-    a_store_that_is_slow_lends_nothing_and_goes_on;
-    with_a_clock: a_server_that_is_behind_takes_over, the_clock_of_the_store_is_set,
+on_stores!(
+    redis: an_allocator_without_a_store_is_not_ready_though_no_node_asks,
+        who_is_cut_off_from_the_store_sends_nodes_to_another_or_to_their_fallback,
+        a_store_that_is_slow_lends_nothing_and_goes_on,
+        a_server_that_is_behind_takes_over,
+        the_clock_of_the_store_is_set;
+    postgres: who_is_cut_off_from_the_store_lends_nothing_and_the_other_all,
+        a_server_that_is_behind_takes_over,
+        the_clock_of_the_store_is_set;
+    etcd: answers_of_the_store_that_are_lost_cost_nothing_twice, a_store_that_is_slow_lends_nothing_and_goes_on;
 );
