@@ -29,8 +29,10 @@ const LENT_WITHIN: Duration = Duration::from_secs(4);
 /// How long an answer may take. A later one is of no use.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// Pause before the next ask if there was nothing.
+/// Pause before the next ask if there was nothing, and while a lost store is waited out. Then as much is lent to a later
+/// ask.
 const AGAIN: Duration = Duration::from_millis(2);
+const WAITS_AGAIN: Duration = Duration::from_millis(20);
 
 /// Allocators side by side: they wait more than they work.
 const SIDE_BY_SIDE: usize = 6;
@@ -67,6 +69,18 @@ impl Greedy {
                 pause(AGAIN);
             }
         }
+    }
+
+    /// Asks until something is lent, for `longest`. Returns whether it was.
+    fn wait_for(&mut self, allocator: &Faulty, longest: Duration) -> bool {
+        let began = CLOCK.now();
+        while CLOCK.now().since(began) < longest {
+            if self.ask(allocator) {
+                return true;
+            }
+            pause(WAITS_AGAIN);
+        }
+        false
     }
 
     /// Asks once for everything. Returns whether that brought something.
@@ -153,8 +167,10 @@ impl Deaths {
                 deaths.lost += 1;
                 greedy.ask_until(&allocator, NEXT, || false);
                 assert_eq!(greedy.spent.len(), spent, "the allocator does not wait after {end:?}");
-                greedy.ask_until(&allocator, LENT_WITHIN, || false);
-                assert!(greedy.spent.len() > spent, "the allocator lends nothing after {end:?}");
+                assert!(
+                    greedy.wait_for(&allocator, LENT_WITHIN),
+                    "the allocator lends nothing after {end:?}"
+                );
             }
             greedy.ask_until(&allocator, NEXT, || false);
             pause(PER);
@@ -181,16 +197,18 @@ impl Deaths {
 }
 
 /// Calls that a life makes until it has read its store, mended it, and written four batches.
-const CALLS: usize = 45;
+const CALLS: usize = 46;
 
+/// A death before a call finds the files as the call before has left them, so no life dies after a call. Clients have
+/// been told no less by then.
 #[test]
 fn killed_at_every_step_of_writing_down_it_goes_on_and_no_window_holds_too_much() {
     let ends: Vec<String> =
-        (1..=CALLS).flat_map(|at| (0..3).map(move |how| format!("die_at {at}\ndie_how {how}\n"))).collect();
+        (1..=CALLS).flat_map(|at| [0, 2].map(move |how| format!("die_at {at}\ndie_how {how}\n"))).collect();
     let deaths = Deaths::of(&ends, From::Start, |_, _| {});
-    println!("killed before, after and in the middle of {CALLS} calls: {:?}", deaths.calls);
+    println!("killed before and in the middle of {CALLS} calls: {:?}", deaths.calls);
     println!("{} points tested, {} permits spent, none too many", deaths.count(), deaths.spent);
-    assert_eq!((deaths.count(), deaths.lost), (3 * CALLS, 0), "deaths, and stores lost");
+    assert_eq!((deaths.count(), deaths.lost), (2 * CALLS, 0), "deaths, and stores lost");
 }
 
 /// A power cut loses all that was written and not synced, or every other write of it. Each sync takes a while, so that
@@ -207,22 +225,20 @@ fn what_a_power_cut_loses_was_told_to_no_client() {
 }
 
 /// Calls that a life makes to replace a store that failed to sync, and some more.
-const ANEW: usize = 24;
+const ANEW: usize = 25;
 
 /// Between two renames there is a store with the seal of another one. It is waited out, which costs only time.
 #[test]
 fn killed_while_it_makes_a_new_store_it_has_the_old_one_the_new_one_or_waits() {
-    let ends: Vec<String> = (1..=ANEW)
-        .flat_map(|at| (0..2).map(move |how| format!("fail_at 1\ndie_at {at}\ndie_how {how}\n")))
-        .collect();
+    let ends: Vec<String> = (1..=ANEW).map(|at| format!("fail_at 1\ndie_at {at}\n")).collect();
     let deaths = Deaths::of(&ends, From::Listening, |_, _| {});
-    println!("killed before and after {ANEW} calls that make a store anew: {:?}", deaths.calls);
+    println!("killed before {ANEW} calls that make a store anew: {:?}", deaths.calls);
     println!("{} points tested, {} stores waited out", deaths.count(), deaths.lost);
-    assert_eq!(deaths.count(), 2 * ANEW);
+    assert_eq!(deaths.count(), ANEW);
     let renamed = |file: &str| deaths.calls.get(&format!("rename {file}")).copied();
     let both = ["lessor.redb.new.seal", "lessor.redb.new"].map(renamed);
-    assert_eq!(both, [Some(2), Some(2)], "deaths before and after each rename");
-    assert_eq!(deaths.lost, 2, "after the first rename, and before the second");
+    assert_eq!(both, [Some(1), Some(1)], "deaths before each rename");
+    assert_eq!(deaths.lost, 1, "between the two renames");
 }
 
 /// Calls that a life makes, once it has read a lost store, until another one is in its place.
@@ -231,18 +247,18 @@ const REPLACED: usize = 20;
 /// Each life is told to begin afresh, as by a service manager. The permits of the life before still count.
 #[test]
 fn killed_while_it_replaces_a_lost_store_it_waits_though_it_is_told_to_begin_afresh() {
-    let ends: Vec<String> = (1..=REPLACED)
-        .flat_map(|at| (0..2).map(move |how| format!("only lessor.redb.\ndie_at {at}\ndie_how {how}\n")))
-        .collect();
+    let end = |at: usize, how: u8| format!("only lessor.redb.\ndie_at {at}\ndie_how {how}\n");
+    // The call after the last one comes only once all is over that was lent before.
+    let ends: Vec<String> = (1..=REPLACED).map(|at| end(at, 0)).chain([end(REPLACED, 1)]).collect();
     let lose = |allocator: &mut Faulty, greedy: &mut Greedy| {
         greedy.ask_until(allocator, NEXT, || false);
         allocator.kill();
         std::fs::remove_file(allocator.file("lessor.redb.seal")).expect("the store has a seal");
     };
     let deaths = Deaths::of(&ends, From::Start, lose);
-    println!("killed before and after {REPLACED} calls that replace a lost store: {:?}", deaths.calls);
-    assert_eq!(deaths.count(), 2 * REPLACED);
+    println!("killed before {REPLACED} calls that replace a lost store: {:?}", deaths.calls);
+    assert_eq!(deaths.count(), REPLACED + 1);
     let calls = ["link lessor.redb.lost", "rename lessor.redb.new.seal", "rename lessor.redb.new"];
     let died = calls.map(|call| deaths.calls.get(call).copied());
-    assert_eq!(died, [Some(2); 3], "deaths before and after each step");
+    assert_eq!(died, [Some(1), Some(1), Some(2)], "deaths before each step, and after the last");
 }
