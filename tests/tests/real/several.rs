@@ -359,7 +359,7 @@ async fn balanced(allocators: [String; 2]) -> (String, JoinHandle<std::io::Resul
 async fn two_allocators_behind_one_address_lend_no_permit_twice() {
     let half =
         "[[limit]]\nname = \"vendor\"\nrules = [{ kind = \"sliding_window\", limit = 5, per = \"60s\" }]\n";
-    for is_region in [false, true] {
+    let judged = async |is_region: bool| {
         let (one, other) = (Fleet::start(&in_memory(half)).await, Fleet::start(&in_memory(half)).await);
         let (url, balancer) = balanced([one.url.clone(), other.url.clone()]).await;
         let leased = in_memory(&format!("[[limit]]\nname = \"vendor\"\nupstream = \"{url}\"\n"));
@@ -377,7 +377,8 @@ async fn two_allocators_behind_one_address_lend_no_permit_twice() {
         balancer.abort();
         one.stop().await;
         other.stop().await;
-    }
+    };
+    tokio::join!(judged(false), judged(true));
 }
 
 /// Calls stay in flight at the allocator that admitted them, until it must take them for ended. The other allocator

@@ -74,7 +74,7 @@ fn a_peer_that_never_reads_does_not_hold_up_the_end() {
 #[test]
 fn a_store_that_never_answers_does_not_hold_up_the_end() {
     let urls = [("redis", "redis://HOST"), ("postgres", "postgres://u@HOST/d"), ("etcd", "etcd://HOST")];
-    for (kind, url) in urls {
+    let ends = |kind: &str, url: &str| {
         let (silent, address) = silence();
         let url = url.replace("HOST", &address);
         let store = format!("[store]\nkind = {kind:?}\nurl = {url:?}\ntimeout = \"10s\"\n");
@@ -84,7 +84,12 @@ fn a_store_that_never_answers_does_not_hold_up_the_end() {
             pause(300);
             (peer, silent)
         });
-    }
+    };
+    std::thread::scope(|scope| {
+        for (kind, url) in urls {
+            scope.spawn(move || ends(kind, url));
+        }
+    });
 }
 
 #[test]
