@@ -69,13 +69,19 @@ fn killed_again_and_again_it_goes_on_and_no_window_holds_too_much() {
     assert!(!was_lost, "the store was lost");
 }
 
+/// Returns how often the allocator is killed: five times, or as `LESSOR_KILLS` says.
+fn kills() -> u64 {
+    let kills = std::env::var("LESSOR_KILLS").ok();
+    kills.map_or(5, |kills| kills.parse().expect("a number of kills"))
+}
+
 #[test]
 fn after_a_kill_it_lends_as_soon_as_it_is_back() {
     let mut allocator = Allocator::start(PLENTY, "127.0.0.1:0", true);
     let mut node = node(&allocator, "node");
-    node.begin(20_000);
+    node.begin(1_000 * kills());
     let (mut waits, mut burned) = (vec![], vec![]);
-    for session in 1..=20 {
+    for session in 1..=kills() {
         pause(800);
         let killed = CLOCK.now();
         allocator = allocator.restart();
@@ -93,12 +99,13 @@ fn after_a_kill_it_lends_as_soon_as_it_is_back() {
     let longest = admitted.windows(2).map(|pair| pair[1].since(pair[0])).max();
     waits.sort_unstable();
     burned.sort_unstable();
-    println!("from the kill to a grant: median {:?}, worst {:?}", waits[10], waits[19]);
-    println!("permits burned by a kill: median {}, worst {}", burned[10], burned[19]);
+    let (middle, worst) = (waits.len() / 2, waits.len() - 1);
+    println!("from the kill to a grant: median {:?}, worst {:?}", waits[middle], waits[worst]);
+    println!("permits burned by a kill: median {}, worst {}", burned[middle], burned[worst]);
     println!("longest time without an admission on one node: {:?}", longest.expect("some were admitted"));
     // The node calls once a millisecond. A kill burns a lease of 100 ms, which may have been renewed just before, and
     // 250 ms of a block.
-    assert!(burned[19] <= 700, "{burned:?}");
+    assert!(burned[worst] <= 700, "{burned:?}");
 }
 
 /// Sends a request and returns the JSON of the answer.
@@ -231,15 +238,20 @@ fn shut_after(act: impl FnOnce(&Path)) -> Duration {
 #[test]
 fn a_store_that_is_gone_old_or_damaged_is_waited_out() {
     let store = |folder: &Path| folder.join("lessor.redb");
-    let whole = shut_after(|_| ());
-    let gone = shut_after(|folder| std::fs::remove_file(store(folder)).expect("the file can be removed"));
-    let damaged = shut_after(|folder| {
+    let remove = |folder: &Path| std::fs::remove_file(store(folder)).expect("the file can be removed");
+    let damage = |folder: &Path| {
         let mut bytes = std::fs::read(store(folder)).expect("a readable file");
         bytes.iter_mut().for_each(|byte| *byte ^= 0x55);
         std::fs::write(store(folder), bytes).expect("a writable file");
-    });
-    let unsealed = shut_after(|folder| {
+    };
+    let unseal = |folder: &Path| {
         std::fs::remove_file(folder.join("lessor.redb.seal")).expect("the file can be removed");
+    };
+    let whole = shut_after(|_| ());
+    let [gone, damaged, unsealed] = std::thread::scope(|scope| {
+        [&remove as &(dyn Fn(&Path) + Sync), &damage, &unseal]
+            .map(|act| scope.spawn(move || shut_after(act)))
+            .map(|shut| shut.join().expect("the allocator lends in the end"))
     });
     println!("shut for {whole:?}; gone {gone:?}, damaged {damaged:?}, without its seal {unsealed:?}");
     assert!(whole < Duration::from_secs(3), "{whole:?}");

@@ -5,10 +5,15 @@ use lessor_tls::HttpClient;
 use scenarios::fleet::eventually;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 /// Renewals, each of which takes effect before the next.
 const ROTATIONS: usize = 100;
+
+/// Pause between two calls, and before a new certificate is looked for. Handshakes without any keep a processor busy.
+const CALM: Duration = Duration::from_millis(50);
 
 /// Calls until `is_over`, in turn on a connection that is kept and on a new one. Adds the calls to `done`.
 async fn calls(client: impl Fn() -> HttpClient, url: String, is_over: Arc<AtomicBool>, done: Arc<AtomicU64>) {
@@ -17,6 +22,7 @@ async fn calls(client: impl Fn() -> HttpClient, url: String, is_over: Arc<Atomic
         assert_eq!(get(&kept, &url).await, Ok(200), "a call on an open connection");
         assert_eq!(get(&client(), &url).await, Ok(200), "a call on a new connection");
         done.fetch_add(2, Ordering::Relaxed);
+        sleep(CALM).await;
     }
 }
 
@@ -32,6 +38,7 @@ async fn no_call_fails_while_a_certificate_is_renewed_a_hundred_times() {
     }
     for rotation in 0..ROTATIONS {
         let renewed = desk.renew();
+        sleep(CALM).await;
         eventually("the new certificate is shown", async || {
             (desk.shown_by(&allocator).await == renewed).then_some(())
         })
