@@ -302,7 +302,7 @@ fn tokens(file: &Path, had_any: bool) -> Result<Tokens, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::samples::{LIMIT, config};
     use lessor_files::Look;
     use std::time::Duration;
 
@@ -310,11 +310,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("tokens.toml");
         std::fs::write(&file, tokens.to_string()).expect("written");
-        let text = format!(
-            "[auth]\ntokens = {file:?}\n{roles}\n\
-             [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]\n"
-        );
-        let config = Config::parse(&text).expect("good");
+        let config = config(&format!("[auth]\ntokens = {file:?}\n{roles}\n{LIMIT}"));
         (folder, Access::load(&config.auth.expect("it is said"), &config.server.store).expect("good"))
     }
 

@@ -47,6 +47,8 @@ mod overrides;
 mod paces;
 mod places;
 pub mod reload;
+#[cfg(test)]
+mod samples;
 pub mod server;
 mod shared;
 mod shared_store_status;

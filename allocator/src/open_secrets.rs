@@ -69,6 +69,7 @@ fn files(config: &Config) -> Vec<(&'static str, &Path)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::{LIMIT, STORE};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -87,8 +88,7 @@ mod tests {
                  [admin]\nlisten = \"127.0.0.1:1\"\ntls = {{ certificate = \"c\", key = {:?} }}\n\
                  [upstream_tls]\ncertificate = \"c\"\nkey = {:?}\n[upstream_auth]\ntoken_file = {:?}\n\
                  [auth]\ntokens = {:?}\n[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n\
-                 [store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\npassword_file = {:?}\n\
-                 [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]\n",
+                 {STORE}password_file = {:?}\n{LIMIT}",
                 file("s", mode),
                 file("a", mode),
                 file("u", mode),

@@ -24,18 +24,14 @@ impl ReadLimit for StoreConfig {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::samples::{self, STORE};
     use lessor_ledger::overrides::{Changes, LimitOverrides, Version};
     use lessor_ledger::registry::by_name;
     use serde_json::json;
     use std::collections::BTreeMap;
 
     fn config(version: u64, limits: &[(&str, u64)]) -> Config {
-        let mut text = format!("[store]\nkind = \"redis\"\nurl = \"redis://h\"\nversion = {version}\n");
-        for (name, limit) in limits {
-            let rule = format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"1s\" }}");
-            text += &format!("[[limit]]\nname = {name:?}\nrules = [{rule}]\n");
-        }
-        Config::parse(&text).expect("valid")
+        samples::config(&format!("{STORE}version = {version}\n{}", samples::limits(limits)))
     }
 
     fn of(limit: u64) -> Option<Value> {

@@ -241,14 +241,11 @@ fn proves_otherwise(in_force: &Config, config: &Config) -> bool {
 mod tests {
     use super::*;
     use crate::config::AuditConfig;
+    use crate::samples::{self, STORE, limits};
     use lessor_ledger::CarryOver;
 
     fn config(limits: &[(&str, u64)]) -> Config {
-        let entry = |(name, limit): &(&str, u64)| {
-            let rule = format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"30s\" }}");
-            format!("[[limit]]\nname = \"{name}\"\nrules = [{rule}]\n")
-        };
-        Config::parse(&limits.iter().map(entry).collect::<String>()).expect("valid")
+        samples::config(&samples::limits(limits))
     }
 
     #[test]
@@ -338,9 +335,7 @@ mod tests {
     fn a_file_that_named_a_shared_store_for_a_while_changes_limits_afterwards() {
         let shared = Arc::new(Shared::new(config(&[("a", 1)]), true));
         let reloads = Reloads::new(shared.clone());
-        let text = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n[[limit]]\nname = \"a\"\n\
-                    rules = [{ kind = \"sliding_window\", limit = 9, per = \"30s\" }]\n";
-        let other = Config::parse(text).expect("valid");
+        let other = samples::config(&[STORE, &limits(&[("a", 9)])].concat());
         let done = reloads.reload(&other, Removals::Apply).expect("it fits");
         assert_eq!((done.needs_restart, done.put), (vec!["[store]"], vec![]));
         let done = reloads.reload(&config(&[("a", 9)]), Removals::Apply).expect("it fits");
@@ -352,12 +347,7 @@ mod tests {
     #[test]
     fn a_file_that_does_not_fit_what_came_over_the_api_is_refused_whole() {
         let below = |name: &str, parent: &str| {
-            let text = format!(
-                "[[limit]]\nname = \"{parent}\"\nrules = [{{ kind = \"sliding_window\", limit = 1, per = \"30s\" }}]\n\
-                 [[limit]]\nname = \"{name}\"\nparent = \"{parent}\"\n\
-                 rules = [{{ kind = \"sliding_window\", limit = 1, per = \"30s\" }}]\n"
-            );
-            Config::parse(&text).expect("valid")
+            samples::config(&format!("{}parent = {parent:?}\n", limits(&[(parent, 1), (name, 1)])))
         };
         let shared = Arc::new(Shared::new(config(&[("a", 1), ("b", 2)]), true));
         let reloads = Reloads::new(shared.clone());
@@ -382,14 +372,8 @@ mod tests {
     /// apply the file.
     #[test]
     fn a_file_that_does_not_fit_a_limit_that_stays_is_refused_with_advice() {
-        let rules = "rules = [{ kind = \"sliding_window\", limit = 1, per = \"30s\" }]\n";
-        let parse = |text: String| Config::parse(&text).expect("valid");
-        let before = parse(format!(
-            "[[limit]]\nname = \"p\"\n{rules}[[limit]]\nname = \"c\"\nparent = \"p\"\n{rules}"
-        ));
-        let after = parse(format!(
-            "[[limit]]\nname = \"p\"\nshadow = true\n{rules}[[limit]]\nname = \"new\"\n{rules}"
-        ));
+        let before = samples::config(&(limits(&[("p", 1), ("c", 1)]) + "parent = \"p\"\n"));
+        let after = samples::config(&(limits(&[("new", 1), ("p", 1)]) + "shadow = true\n"));
         let reloads = Reloads::new(Arc::new(Shared::new(before, true)));
         let refused =
             reloads.reload(&after, Removals::Keep).expect_err("c has a parent in shadow").to_string();

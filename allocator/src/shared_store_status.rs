@@ -178,14 +178,12 @@ impl SharedStoreStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::{LIMIT, STORE, config};
 
     /// The bug: a file that was rolled back showed its rules, while those of the newer file held.
     #[test]
     fn a_file_that_is_older_than_that_of_the_store_is_warned_of() {
-        let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\nversion = 7\n";
-        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
-        let config = Config::parse(&format!("{store}[[limit]]\nname = \"a\"\n{rules}\n")).expect("valid");
-        let status = SharedStoreStatus::new(&config);
+        let status = SharedStoreStatus::new(&config(&[STORE, "version = 7\n", LIMIT].concat()));
         for (newest, is_older) in [(0, false), (7, false), (8, true)] {
             status.newest_file_is(newest);
             let warning = status.older_file_warning();
@@ -197,10 +195,7 @@ mod tests {
     /// the allocator was ready, and lent nothing.
     #[test]
     fn a_signature_that_succeeds_does_not_hide_that_exchanges_fail() {
-        let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
-        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
-        let config = Config::parse(&format!("{store}[[limit]]\nname = \"a\"\n{rules}\n")).expect("valid");
-        let status = SharedStoreStatus::new(&config);
+        let status = SharedStoreStatus::new(&config(&[STORE, LIMIT].concat()));
         for _ in 0..2 {
             assert!(status.silence().is_some_and(|why| why.contains("yet")) && !status.is_silent());
             // Before the first signature there is nothing to exchange.

@@ -218,9 +218,7 @@ fn role(raw: &RawRole) -> Result<Role, String> {
 mod tests {
     use super::TokensAt;
     use crate::config::Config;
-
-    const LIMIT: &str =
-        "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+    use crate::samples::LIMIT;
 
     fn problem(text: &str) -> String {
         Config::parse(&format!("{text}\n{LIMIT}")).expect_err(text).to_string()

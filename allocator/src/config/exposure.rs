@@ -64,11 +64,10 @@ impl fmt::Display for Exposure {
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
+    use crate::samples::LIMIT;
 
     fn exposure(server: &str, address: &str) -> Option<(bool, String)> {
-        let limit =
-            "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
-        let config = Config::parse(&format!("[server]\n{server}\n{limit}")).expect("valid");
+        let config = Config::parse(&format!("[server]\n{server}\n{LIMIT}")).expect("valid");
         assert_eq!(Config::parse(&config.to_string()), Ok(config.clone()));
         let exposure = config.exposure(&address.parse().expect("an address"));
         exposure.map(|exposure| (exposure.is_accepted, exposure.to_string()))
@@ -93,12 +92,10 @@ mod tests {
 
     #[test]
     fn identities_close_an_address_and_tokens_in_clear_are_a_warning() {
-        let limit =
-            "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
         let auth =
             "[auth]\ntokens = \"t\"\n[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n";
         let exposure = |server: &str| {
-            let config = Config::parse(&format!("[server]\n{server}\n{auth}{limit}")).expect("valid");
+            let config = Config::parse(&format!("[server]\n{server}\n{auth}{LIMIT}")).expect("valid");
             config.exposure(&"10.0.0.1:7400".parse().expect("an address"))
         };
         let clear = exposure("").expect("tokens can be read on the way");

@@ -69,9 +69,7 @@ impl fmt::Display for Listen {
 mod tests {
     use super::*;
     use crate::config::Config;
-
-    const LIMIT: &str =
-        "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+    use crate::samples::LIMIT;
 
     #[test]
     fn a_unix_socket_is_said_where_an_address_is_and_printed_as_it_is_meant() {

@@ -38,10 +38,8 @@ pub(super) fn place(raw: &mut RawConfig, folder: &Path) {
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
+    use crate::samples::LIMIT;
     use std::path::Path;
-
-    const LIMIT: &str =
-        "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
 
     /// The bug: a unit of systemd, whose working directory is /, did not find the files beside its configuration.
     #[test]

@@ -204,10 +204,10 @@ impl StoreConfig {
 mod tests {
     use super::super::Config;
     use super::*;
+    use crate::samples::LIMIT;
 
     fn store_of(lines: &str) -> Result<StoreConfig, String> {
-        let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
-        let parsed = Config::parse(&format!("[store]\n{lines}\n{limit}"));
+        let parsed = Config::parse(&format!("[store]\n{lines}\n{LIMIT}"));
         parsed.map(|config| config.server.store).map_err(|error| error.to_string())
     }
 

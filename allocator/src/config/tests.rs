@@ -7,6 +7,7 @@ mod safe;
 mod vendor;
 
 use super::*;
+use crate::samples::LIMIT;
 use lessor_ledger::rule::{
     Calendar, Concurrency, FixedWindow, LeakyBucket, SlidingWindow, TokenBucket, Unit, WarmUp, Windows, Zone,
 };
@@ -103,17 +104,16 @@ fn what_is_no_configuration_is_refused() {
     assert!(long.len() < 400, "{} bytes", long.len());
     let long = Config::parse(&format!("{} = 1", "x".repeat(100_000))).expect_err("unknown").to_string();
     assert!(long.len() < 1_100 && long.ends_with('…'), "{} bytes", long.len());
-    let limit = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
     refused(
-        &format!("[server]\nconnections_per_address_max = 0\n{limit}"),
+        &format!("[server]\nconnections_per_address_max = 0\n{LIMIT}"),
         "line 2: server.connections_per_address_max is 0: use a number from 1 to 9007199254740991",
     );
     refused(
-        &format!("[server]\nconnections_max = 8\nconnections_per_address_max = 9\n{limit}"),
+        &format!("[server]\nconnections_max = 8\nconnections_per_address_max = 9\n{LIMIT}"),
         "line 3: server.connections_per_address_max is 9: use at most 8, as many as may be open at once (connections_max)",
     );
     refused(
-        &format!("[server]\nmemory_max = 1000\n{limit}"),
+        &format!("[server]\nmemory_max = 1000\n{LIMIT}"),
         "line 2: server.memory_max is 1000: use at least 67108864 bytes (64 MiB), about what an allocator without keys takes",
     );
 }

@@ -46,9 +46,7 @@ fn file(key: &str, name: &str) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
-
-    const LIMIT: &str =
-        "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]\n";
+    use crate::samples::LIMIT;
 
     #[test]
     fn what_is_printed_of_the_files_means_the_same() {

@@ -41,6 +41,7 @@ pub(super) fn unshared(limit: &LimitConfig, source: TimeSource) -> Option<String
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::samples::LIMIT;
     use lessor_ledger::roots::BELOW_MAX;
 
     const UPSTREAM: &str = "[[limit]]\nname = \"vendor/rest\"\nupstream = \"http://centre:7400/\"\n";
@@ -87,8 +88,8 @@ mod tests {
             let said = problem(more);
             assert!(said.contains(&format!("{key} is set on a limit with upstream")), "{said}");
         }
-        let below = "[[limit]]\nname = \"below\"\nparent = \"vendor/rest\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
-        assert!(problem(below).contains("which is leased from http://centre:7400"), "{}", problem(below));
+        let below = problem(&format!("{LIMIT}parent = \"vendor/rest\""));
+        assert!(below.contains("which is leased from http://centre:7400"), "{below}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::Config;
+use crate::samples;
 use crate::store::Written;
 use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::Decision;
@@ -17,13 +18,11 @@ const NOW: Moment = Moment::from_nanos(1_000_000_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn limit(name: &str, limit: u64) -> String {
-    format!(
-        "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"sliding_window\", limit = {limit}, per = \"30s\" }}]\n"
-    )
+    samples::limits(&[(name, limit)])
 }
 
 fn config(limits: &[String]) -> Config {
-    Config::parse(&limits.concat()).expect("valid")
+    samples::config(&limits.concat())
 }
 
 /// Begins a life of the registry by that file, with a store.

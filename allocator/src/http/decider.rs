@@ -181,7 +181,7 @@ pub(super) fn was_refused(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::samples::{LIMIT, allocator};
     use axum::response::IntoResponse as _;
     use lessor_ledger::share::Owner;
     use std::time::Duration;
@@ -193,12 +193,8 @@ mod tests {
     /// Returns an allocator with an audit log in the folder, and a runtime with few threads for blocking work.
     fn with_audit_log() -> (Arc<Shared>, Runtime, TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
-        let text = format!(
-            "[audit]\npath = {:?}\n\
-             [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]",
-            folder.path().join("audit.jsonl")
-        );
-        let shared = Arc::new(Shared::new(Config::parse(&text).expect("valid"), true));
+        let path = folder.path().join("audit.jsonl");
+        let shared = allocator(&format!("[audit]\npath = {path:?}\n{LIMIT}"));
         let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(16).build();
         (shared, runtime.expect("a runtime"), folder)
     }

@@ -141,7 +141,7 @@ pub(super) fn may_hear(visitor: &Visitor, event: &Event) -> bool {
 mod tests {
     use super::*;
     use crate::access::{Access, Shown};
-    use crate::config::Config;
+    use crate::samples;
     use lessor_access::{Tokens, calendar};
     use lessor_protocol::push::Kind;
     use tokio::time::{advance, timeout};
@@ -153,14 +153,9 @@ mod tests {
         let made = tokens.add("ops", None, calendar(), &[7; 36]).expect("room");
         let file = folder.path().join("tokens.toml");
         std::fs::write(&file, tokens.to_string()).expect("written");
-        let limit = |name: &str| {
-            format!(
-                "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]\n"
-            )
-        };
         let role = "[[role]]\nname = \"r\"\nidentities = [\"token:ops\"]\nread = [\"a\"]\n";
-        let text = format!("[auth]\ntokens = {file:?}\n{role}{}{}", limit("a"), limit("b"));
-        let config = Config::parse(&text).expect("valid");
+        let limits = samples::limits(&[("a", 1), ("b", 1)]);
+        let config = samples::config(&format!("[auth]\ntokens = {file:?}\n{role}{limits}"));
         let access =
             Access::load(config.auth.as_ref().expect("it is said"), &config.server.store).expect("good");
         let shown = Shown { token: Some(made.text.reveal()), peer: None };

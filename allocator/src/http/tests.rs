@@ -11,7 +11,7 @@ mod strict;
 mod written;
 
 use super::*;
-use crate::config::Config;
+use crate::samples;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ impl App {
     }
 
     fn of(config: &str, fresh: bool) -> Self {
-        let shared = Arc::new(Shared::new(Config::parse(config).expect("valid"), fresh));
+        let shared = Arc::new(Shared::new(samples::config(config), fresh));
         App { service: Service::new(shared.clone(), Part::Whole), shared }
     }
 

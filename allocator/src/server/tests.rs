@@ -2,18 +2,13 @@
 //! sockets, beside the connections.
 
 use super::*;
+use crate::samples::{config, limits};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-
-const LIMIT: &str = r#"
-[[limit]]
-name = "vendor/rest"
-rules = [{ kind = "sliding_window", limit = 1000, per = "30s" }]
-"#;
 
 /// A server on a free port, and the switch that stops it.
 struct Running {
@@ -28,7 +23,7 @@ impl Running {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let (stop, stopped) = oneshot::channel::<()>();
-        let config = Config::parse(&format!("{options}{LIMIT}")).expect("valid");
+        let config = config(&[options, &limits(&[("vendor/rest", 1000)])].concat());
         let shutdown = async { drop(stopped.await) };
         let server = Server::new(config, true);
         let shared = server.shared.clone();

@@ -149,6 +149,7 @@ fn new(registry: &mut Registry, changes: &Changes) -> BTreeSet<String> {
 mod tests {
     use super::*;
     use crate::reload::{Reloads, Removals};
+    use crate::samples::{self, LIMIT, STORE};
     use lessor_ledger::named::LIMITS_MAX;
     use lessor_ledger::overrides::Version;
     use lessor_ledger::registry::{Caller, Entry};
@@ -160,14 +161,8 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    const STORE: &str = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
-
     fn config(store: &str, limits: &[(&str, u64)]) -> Config {
-        let limit = |(name, limit): &(&str, u64)| {
-            let rule = format!("{{ kind = \"fixed_window\", limit = {limit}, per = \"1s\" }}");
-            format!("[[limit]]\nname = {name:?}\nrules = [{rule}]\n")
-        };
-        Config::parse(&format!("{store}{}", limits.iter().map(limit).collect::<String>())).expect("valid")
+        samples::config(&[store, &samples::limits(limits)].concat())
     }
 
     fn names(shared: &Shared) -> Vec<String> {
@@ -288,9 +283,7 @@ mod tests {
     #[test]
     fn a_file_makes_no_limit_of_the_store_keyed_or_not_keyed_any_more() {
         let file = |version: u64, keyed: bool| {
-            let rule = "{ kind = \"fixed_window\", limit = 1, per = \"1s\" }";
-            let limit = format!("[[limit]]\nname = \"a\"\nkeyed = {keyed}\nrules = [{rule}]\n");
-            Config::parse(&format!("{STORE}version = {version}\n{limit}")).expect("valid")
+            samples::config(&format!("{STORE}version = {version}\n{LIMIT}keyed = {keyed}\n"))
         };
         for was in [false, true] {
             let shared = Arc::new(Shared::new(file(1, was), true));

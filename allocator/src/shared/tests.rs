@@ -1,6 +1,7 @@
 //! Crashes of the core, suspensions of a shared store, and events of limits that are below others.
 
 use super::*;
+use crate::samples::{self, LIMIT, STORE, allocator, limits};
 use lessor_ledger::overrides::Decision;
 use lessor_ledger::share::Owner;
 use lessor_protocol::push::{Event, Kind};
@@ -9,8 +10,7 @@ use std::path::Path;
 
 #[test]
 fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
-    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
-    let shared = Shared::new(Config::parse(text).expect("valid"), true);
+    let shared = allocator(LIMIT);
     let epoch = shared.with(|registry, now| {
         assert!(registry.quarantined(now).is_empty());
         registry.epoch()
@@ -29,8 +29,7 @@ fn a_panic_in_the_core_is_a_crash_and_not_the_end() {
 /// written.
 #[test]
 fn a_panic_in_an_exchange_beside_others_is_a_crash_too() {
-    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
-    let shared = Shared::new(Config::parse(text).expect("valid"), true);
+    let shared = allocator(LIMIT);
     let life = || shared.beside(|registry, now| (registry.quarantined(now).len(), registry.epoch()));
     let (quarantined, epoch) = life();
     assert_eq!(quarantined, 0);
@@ -47,9 +46,7 @@ fn a_panic_in_an_exchange_beside_others_is_a_crash_too() {
 /// The head that a task has just read may be older than a decision that an operator has made meanwhile.
 #[test]
 fn a_suspension_is_not_undone_by_a_task_that_read_the_store_before() {
-    let text = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n\
-                [[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
-    let shared = Shared::new(Config::parse(text).expect("valid"), true);
+    let shared = allocator(&[STORE, LIMIT].concat());
     let (there, before) = (Moment::from_nanos(1_000), Suspensions::default());
     let mut after = before.clone();
     after.decide("a", &Decision::Pause(None), there).expect("there is room");
@@ -71,8 +68,7 @@ fn a_suspension_is_not_undone_by_a_task_that_read_the_store_before() {
 /// The store outlives broken books: later grants are durable, and the store says that the earlier books were lost.
 #[tokio::test]
 async fn a_panic_in_the_core_leaves_a_store_that_is_written() {
-    let text = "[[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
-    let config = Config::parse(text).expect("valid");
+    let config = samples::config(LIMIT);
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.redb");
     let shared = Shared::open(config.clone(), true, &path).expect("it can be made");
@@ -101,13 +97,11 @@ async fn a_panic_in_the_core_leaves_a_store_that_is_written() {
 
 #[tokio::test]
 async fn what_happens_to_a_limit_happens_to_those_below_it() {
-    let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1s\" }]";
-    let limit = |name: &str, more: &str| format!("[[limit]]\nname = \"{name}\"\n{rules}\n{more}\n");
-    let text = limit("vendor", "")
-        + &limit("tenant", "parent = \"vendor\"")
-        + &limit("user/*", "parent = \"tenant\"")
-        + &limit("other", "");
-    let shared = Shared::new(Config::parse(&text).expect("valid"), true);
+    let text = limits(&[("other", 1), ("vendor", 1), ("tenant", 1)])
+        + "parent = \"vendor\"\n"
+        + &limits(&[("user/*", 1)])
+        + "parent = \"tenant\"\n";
+    let shared = allocator(&text);
     let mut listener = shared.events().listen(None, Owner::NONE).expect("there is room");
     shared.tell(&Event::of(Kind::ToppedUp, "vendor"));
     shared.tell(&Event::of(Kind::Paused, "other"));
@@ -125,13 +119,8 @@ async fn what_happens_to_a_limit_happens_to_those_below_it() {
 /// as a service manager makes after each crash: the whole limit was lent once more.
 #[test]
 fn a_lost_store_goes_before_fresh() {
-    let of = |names: &[&str]| {
-        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
-        let limit = |name: &&str| format!("[[limit]]\nname = {name:?}\n{rules}\n");
-        Config::parse(&names.iter().map(limit).collect::<String>()).expect("valid")
-    };
     // The lost store may have known the second limit, which the file has again after the loss.
-    let (config, more) = (of(&["a"]), of(&["a", "b"]));
+    let [config, more] = [LIMIT, &limits(&[("a", 1), ("b", 1)])].map(samples::config);
     let damaged = |path: &Path| {
         let mut bytes = std::fs::read(path).expect("a file");
         bytes[..4].copy_from_slice(b"junk");
@@ -173,10 +162,8 @@ fn a_limit_that_is_new_in_the_file_may_begin_afresh() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.redb");
     let quarantined = |names: &[&str], fresh| {
-        let rules = "rules = [{ kind = \"fixed_window\", limit = 1, per = \"1d\" }]";
-        let limit = |name: &&str| format!("[[limit]]\nname = {name:?}\n{rules}\n");
-        let config = Config::parse(&names.iter().map(limit).collect::<String>()).expect("valid");
-        let shared = Shared::open(config, fresh, &path).expect("it can be used");
+        let limits = limits(&names.iter().map(|name| (*name, 1)).collect::<Vec<_>>());
+        let shared = Shared::open(samples::config(&limits), fresh, &path).expect("it can be used");
         let quarantined = shared.with(|registry, now| registry.quarantined(now).len());
         shared.close_store();
         quarantined

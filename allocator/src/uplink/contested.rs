@@ -71,7 +71,7 @@ impl Contested {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::samples::{STORE, config, limits};
     use lessor_ledger::pool::Past;
     use lessor_ledger::registry::{Caller, Entry, Registry};
     use lessor_ledger::share::Owner;
@@ -91,10 +91,7 @@ mod tests {
     /// The bug: each name of a pattern was reported, and remembered.
     #[test]
     fn a_pattern_is_told_of_once_whatever_its_names() {
-        let limit =
-            "[[limit]]\nname = \"api/*\"\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"1s\" }]";
-        let store = "[store]\nkind = \"redis\"\nurl = \"redis://h\"\n";
-        let config = Config::parse(&[store, limit].concat()).expect("valid");
+        let config = config(&[STORE, &limits(&[("api/*", 10)])].concat());
         let now = Moment::from_nanos(1_000_000_000_000);
         let mut registry = Registry::new(&config.limits, config.clocks, Past::None, now, 7);
         let (node, owner) = (NodeName::try_new("n").expect("valid"), Owner::NONE);

@@ -209,7 +209,7 @@ async fn carry<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::samples::{LIMIT, allocator};
     use lessor_ledger::share::Owner;
     use std::sync::atomic::AtomicUsize;
     use std::sync::atomic::Ordering::SeqCst;
@@ -225,11 +225,7 @@ mod tests {
     }
 
     fn shared_of(kind: &str, url: &str, patience: &str) -> Arc<Shared> {
-        let text = format!(
-            "[store]\nkind = {kind:?}\nurl = {url:?}\ntimeout = {patience:?}\n\
-             [[limit]]\nname = \"a\"\nrules = [{{ kind = \"fixed_window\", limit = 1, per = \"1s\" }}]"
-        );
-        Arc::new(Shared::new(Config::parse(&text).expect("valid"), true))
+        allocator(&format!("[store]\nkind = {kind:?}\nurl = {url:?}\ntimeout = {patience:?}\n{LIMIT}"))
     }
 
     fn pauses(

@@ -1,14 +1,12 @@
 //! Tests of the tasks of upstreams: they begin, and begin again.
 
 use super::*;
-use crate::config::Config;
 use crate::metrics::Stands;
-
-const RULES: &str = "rules = [{ kind = \"sliding_window\", limit = 10, per = \"30s\" }]\n";
+use crate::samples::{self, LIMIT, STORE, allocator};
 
 /// Starts the tasks of an allocator that has `upstream`, whose task then ends in a panic, and looks after them.
 async fn lost(config: &str, upstream: &Upstream) -> (Arc<Shared>, Uplinks) {
-    let shared = Arc::new(Shared::new(Config::parse(config).expect("valid"), true));
+    let shared = allocator(config);
     let mut uplinks = Uplinks::default();
     uplinks.keep_up(&shared);
     assert_eq!(uplinks.upstreams.values().collect::<Vec<_>>(), [upstream]);
@@ -70,7 +68,7 @@ async fn an_upstream_whose_token_was_missing_is_asked_once_the_token_is_there() 
     let config = format!(
         "[upstream_auth]\ntoken_file = {token:?}\n[[limit]]\nname = \"a\"\nupstream = \"http://127.0.0.1:1\"\n"
     );
-    let shared = Arc::new(Shared::new(Config::parse(&config).expect("valid"), true));
+    let shared = allocator(&config);
     let mut uplinks = Uplinks::default();
     // The bug: no exchange failed, and the alert, which wants some of each upstream that is down, never fired.
     let failed = "lessor_upstream_exchanges_total{upstream=\"http://127.0.0.1:1\",result=\"failed\"}";
@@ -95,9 +93,8 @@ async fn an_upstream_whose_token_was_missing_is_asked_once_the_token_is_there() 
 /// The bug: the allocator lent nothing any more, and was ready.
 #[tokio::test]
 async fn a_store_whose_task_ended_is_silent_until_it_answers_the_next_one() {
-    let config =
-        format!("[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n[[limit]]\nname = \"a\"\n{RULES}");
-    let parsed = Config::parse(&config).expect("valid");
+    let config = [STORE, LIMIT].concat();
+    let parsed = samples::config(&config);
     let StoreConfig::Shared(store) = &parsed.server.store else { panic!("it is shared") };
     let (shared, _uplinks) = lost(&config, &Upstream::Store(store.time_source())).await;
     assert!(shared.store_fails().is_some_and(|why| why.contains("task")), "{:?}", shared.store_fails());

@@ -1,6 +1,7 @@
 //! Changes by operators over HTTP, and the answers to wrong ones.
 
 use super::*;
+use crate::samples::{STORE, limits};
 
 const RULES: &str = r#"{"rules":[{"kind":"sliding_window","limit":LIMIT,"per":"30s"}]}"#;
 
@@ -306,8 +307,7 @@ async fn a_limit_that_is_leased_is_topped_up_where_it_is_leased_from() {
 /// The bug: of a limit with an upstream of its own, a pause held at one allocator alone, and until its next start.
 #[tokio::test]
 async fn with_a_shared_store_a_limit_of_another_allocator_is_suspended_for_all() {
-    let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
-    let app = App::of(&format!("{store}[[limit]]\nname = \"a\"\nupstream = \"http://127.0.0.1:1\""), true);
+    let app = App::of(&format!("{STORE}[[limit]]\nname = \"a\"\nupstream = \"http://127.0.0.1:1\""), true);
     for path in ["/v1/limits/a/pause", "/v1/limits/a/nodes/n/block"] {
         assert_eq!(app.post(path, "").await.problem(503).0, "store_failing");
     }
@@ -324,9 +324,8 @@ async fn with_a_shared_store_a_limit_of_another_allocator_is_suspended_for_all()
 /// A change that cannot be made for all allocators of a store is made at none of them.
 #[tokio::test]
 async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
-    let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
     let rules = "[{ kind = \"sliding_window\", limit = 9, per = \"30s\" }]";
-    let app = App::of(&format!("{store}[[limit]]\nname = \"a\"\nrules = {rules}"), true);
+    let app = App::of(&format!("{STORE}[[limit]]\nname = \"a\"\nrules = {rules}"), true);
     let known = async || app.get("/v1/limits").await.json()["limits"].as_array().expect("a list").len();
     let path = "/v1/limits/a";
     for (method, path, condition, body) in [
@@ -375,13 +374,8 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
 /// The bug: a limit with `/nodes/` in its name could not be told from a node of a shorter one.
 #[tokio::test]
 async fn a_limit_with_nodes_in_its_name_is_itself() {
-    let limit = |name: &str| {
-        format!(
-            "[[limit]]\nname = {name:?}\nrules = [{{ kind = \"fixed_window\", limit = 10, per = \"1m\" }}]\n"
-        )
-    };
     let names = ["eu", "eu/nodes/api", "us/nodes/nodes/api", "us/nodes/n/block"];
-    let app = App::of(&names.map(limit).concat(), true);
+    let app = App::of(&limits(&names.map(|name| (name, 10))), true);
     for (path, name, node) in [
         ("eu/nodes/api/nodes/n1/block", "eu/nodes/api", "n1"),
         ("eu/nodes/n1/block", "eu", "n1"),

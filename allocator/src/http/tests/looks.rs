@@ -3,6 +3,7 @@
 use super::*;
 use crate::access::Access;
 use crate::addresses::Address;
+use crate::samples::{LIMIT, STORE};
 use crate::server::Proven;
 use crate::shared_store_status::Work;
 use std::collections::{BTreeMap, BTreeSet};
@@ -187,10 +188,7 @@ async fn every_metric_is_described_and_there_from_the_start() {
 /// The bug: where tokens were unread or a shared store silent, "the store cannot be written" was said.
 #[tokio::test]
 async fn a_store_that_cannot_be_used_is_said_with_its_reason() {
-    let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n";
-    let limit =
-        "[[limit]]\nname = \"a\"\nrules = [{ kind = \"sliding_window\", limit = 10, per = \"30s\" }]\n";
-    let app = App::of(&format!("{store}{limit}"), true);
+    let app = App::of(&[STORE, LIMIT].concat(), true);
     let (code, _, detail) = app.get("/readyz").await.problem(503);
     let why = "the store cannot be used: the store has not answered yet";
     assert_eq!((code.as_str(), detail.as_str()), ("store_failing", why));
@@ -216,9 +214,8 @@ async fn a_probe_without_an_identity_is_no_refused_request() {
 /// The bug: 401, which a client takes as said by an allocator that lends to others. It ended each fallback.
 #[tokio::test]
 async fn a_token_that_cannot_be_checked_yet_is_not_refused() {
-    let store = "[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n[auth]\ntokens = \"store\"\n";
     let role = "[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n";
-    let app = App::of(&format!("{CONFIG}{store}{role}"), true);
+    let app = App::of(&format!("{CONFIG}{STORE}[auth]\ntokens = \"store\"\n{role}"), true);
     let config = app.shared.config();
     let auth = config.auth.as_ref().expect("it is said");
     app.shared.set_access(Access::load(auth, &config.server.store).expect("no file is read"));
@@ -407,7 +404,7 @@ async fn what_the_store_knows_goes_before_fresh() {
         if life == 4 {
             std::fs::remove_file(&path).expect("the operator removes it");
         }
-        let shared = Shared::open(Config::parse(text).expect("valid"), true, &path).expect("a store");
+        let shared = Shared::open(samples::config(text), true, &path).expect("a store");
         let app = App { service: Service::new(shared.clone(), Part::Whole), shared };
         let mut of_life = 0;
         for seq in 1..=20 {

@@ -1,6 +1,7 @@
 //! Decisions in the audit log whose store failed.
 
 use super::*;
+use crate::samples::STORE;
 use std::path::Path;
 
 const LIMIT: &str =
@@ -54,7 +55,7 @@ async fn a_decision_that_the_store_cannot_keep_is_written_down() {
 async fn a_decision_that_a_silent_store_may_have_taken_is_written_down_as_unknown() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("audit.jsonl");
-    let app = app("[store]\nkind = \"redis\"\nurl = \"redis://127.0.0.1:1\"\n", &log);
+    let app = app(STORE, &log);
     let mut actions = vec![];
     for (action, reply) in decide_all(&app).await {
         assert_eq!(reply.problem(503).0, "store_failing", "{action}");

@@ -4,19 +4,13 @@
 mod http2;
 
 use super::*;
-use crate::config::Config;
+use crate::samples::{allocator, limits};
 use crate::server::patience::WRITE_WAIT;
 use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
 use lessor_tls::{HANDSHAKE_WAIT, HttpClient, ServerFiles, Tls};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::net::TcpListener;
 use tokio::time::sleep;
-
-const CONFIG: &str = r#"
-[[limit]]
-name = "vendor/rest"
-rules = [{ kind = "sliding_window", limit = 1000, per = "30s" }]
-"#;
 
 /// The address of all peers.
 const HERE: Address = Address::Ip(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
@@ -43,7 +37,7 @@ fn peers_by(tls: Option<Arc<Acceptor>>) -> Peers {
 
 /// Makes peers with at most `per_address` connections of one address.
 fn peers_of(tls: Option<Arc<Acceptor>>, per_address: usize) -> Peers {
-    let shared = Arc::new(Shared::new(Config::parse(CONFIG).expect("valid"), true));
+    let shared = allocator(&limits(&[("vendor/rest", 1000)]));
     Peers::new(&shared, http::Part::Whole, tls, per_address)
 }
 
