@@ -2,9 +2,8 @@
 //! because its peer exceeds a bound.
 
 use super::budget::{Budget, Found, LOOK_EVERY};
-use super::first_head::{FirstHeads, Whole};
+use super::first_head::FirstHeads;
 use super::frames::Frames;
-use super::patience::Patience;
 use super::peers::HEAD_WAIT;
 use super::unproven::Proven;
 use crate::addresses::Address;
@@ -19,6 +18,8 @@ use lessor_access::calendar;
 use lessor_tls::PeerCertificate;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, watch};
@@ -66,14 +67,15 @@ pub(super) async fn serve(
     let Serving { service, builder, heads, mut stops } = serving;
     let service = service.of_peer(peer.address, peer.proven.clone());
     let (spoke, budget) = (Arc::new(Notify::new()), Arc::new(Budget::default()));
-    let whole = Whole::default();
+    let whole = Arc::<AtomicBool>::default();
     let first = heads.begin(peer.address, whole.clone());
-    let stream = TokioIo::new(Frames::new(Patience::new(stream), budget.clone(), first));
+    let stream = TokioIo::new(Frames::new(stream, budget.clone(), first));
     let service = {
         let (spoke, budget) = (spoke.clone(), budget.clone());
         service_fn(move |mut request: Request<Incoming>| {
             spoke.notify_one();
-            whole.set();
+            // The flag guards no other memory.
+            whole.store(true, Relaxed);
             // HTTP/1 has one answer at a time, whose write is already bounded.
             let begun = (request.version() == Version::HTTP_2).then(|| budget.begin());
             if let Some(name) = &name {

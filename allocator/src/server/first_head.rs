@@ -20,19 +20,7 @@ pub(super) struct FirstHead {
     all: FirstHeads,
     address: Address,
     bytes: usize,
-    is_whole: Whole,
-}
-
-/// Set once a first request is whole.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Whole(Arc<AtomicBool>);
-
-impl Whole {
-    /// Records that the request is whole.
-    pub(super) fn set(&self) {
-        // The flag guards no other memory.
-        self.0.store(true, Relaxed);
-    }
+    is_whole: Arc<AtomicBool>,
 }
 
 impl FirstHeads {
@@ -42,7 +30,7 @@ impl FirstHeads {
     }
 
     /// Counts another connection of `address`, until `is_whole` is set.
-    pub(super) fn begin(&self, address: Address, is_whole: Whole) -> FirstHead {
+    pub(super) fn begin(&self, address: Address, is_whole: Arc<AtomicBool>) -> FirstHead {
         FirstHead { all: self.clone(), address: network(address), bytes: 0, is_whole }
     }
 }
@@ -50,7 +38,7 @@ impl FirstHeads {
 impl FirstHead {
     /// Whether the first request is whole, so that bytes are not counted any more.
     pub(super) fn is_over(&self) -> bool {
-        self.is_whole.0.load(Relaxed)
+        self.is_whole.load(Relaxed)
     }
 
     /// Counts `bytes` more. Returns whether the peer may go on.
@@ -78,19 +66,19 @@ mod tests {
         let large = 64 << 10;
         let mut held: Vec<FirstHead> = vec![];
         while {
-            let mut head = heads.begin(one, Whole::default());
+            let mut head = heads.begin(one, Arc::default());
             let may = head.take(large);
             held.push(head);
             may
         } {}
         assert_eq!(held.len(), OF_ADDRESS / large + 1);
-        assert!(heads.begin(other, Whole::default()).take(large), "of another address");
-        let whole = Whole::default();
+        assert!(heads.begin(other, Arc::default()).take(large), "of another address");
+        let whole = Arc::<AtomicBool>::default();
         let head = heads.begin(one, whole.clone());
         assert!(!head.is_over());
-        whole.set();
+        whole.store(true, Relaxed);
         assert!(head.is_over());
         held.truncate(OF_ADDRESS / large - 1);
-        assert!(heads.begin(one, Whole::default()).take(large), "some are over");
+        assert!(heads.begin(one, Arc::default()).take(large), "some are over");
     }
 }

@@ -3,6 +3,7 @@
 
 use super::budget::Budget;
 use super::first_head::FirstHead;
+use super::patience::Patience;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,10 +32,11 @@ const DATA_MIN: u32 = 256;
 const BYTES_PER_FRAME: usize = 1_024;
 
 /// A stream on which reading fails once the peer has sent too many frames that ask for nothing, or its address too many
-/// bytes before a request.
+/// bytes before a request. Writing fails once the peer does not read for too long.
 #[derive(Debug)]
 pub(super) struct Frames<S> {
     stream: S,
+    patience: Patience,
     place: Place,
     budget: Arc<Budget>,
     /// Counts bytes until the first request is whole.
@@ -58,7 +60,14 @@ enum Place {
 
 impl<S> Frames<S> {
     pub(super) fn new(stream: S, budget: Arc<Budget>, first: FirstHead) -> Self {
-        Frames { stream, place: Place::Preface(0), budget, first: Some(first), written: 0 }
+        Frames {
+            stream,
+            patience: Patience::default(),
+            place: Place::Preface(0),
+            budget,
+            first: Some(first),
+            written: 0,
+        }
     }
 
     /// Counts `count` bytes against the address, if the first request is not whole. Returns whether the peer may go on.
@@ -150,7 +159,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Frames<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let count = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let count = ready!(self.patience.bounded(cx, written))?;
         self.wrote(count);
         Poll::Ready(Ok(count))
     }
@@ -160,7 +170,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let count = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, pieces))?;
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        let count = ready!(self.patience.bounded(cx, written))?;
         self.wrote(count);
         Poll::Ready(Ok(count))
     }
@@ -169,12 +180,18 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Frames<S> {
         self.stream.is_write_vectored()
     }
 
+    // Hyper flushes after the last byte is written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if flushed.is_ready() {
+            self.patience = Patience::default();
+        }
+        self.patience.bounded(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
+        self.patience.bounded(cx, shut)
     }
 }
 
@@ -183,7 +200,7 @@ mod tests {
     use super::*;
     use crate::addresses::Address;
     use crate::server::budget::FRAMES_BURST;
-    use crate::server::first_head::{FirstHeads, Whole};
+    use crate::server::first_head::FirstHeads;
 
     fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
         let length = u32::try_from(payload).expect("small").to_be_bytes();
@@ -193,7 +210,7 @@ mod tests {
     }
 
     fn frames() -> Frames<()> {
-        let first = FirstHeads::new().begin(Address::Unix, Whole::default());
+        let first = FirstHeads::new().begin(Address::Unix, Arc::default());
         Frames::new((), Arc::new(Budget::default()), first)
     }
 
