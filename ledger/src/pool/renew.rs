@@ -126,9 +126,9 @@ impl Pool {
     ) -> Result<Answer, AskError> {
         self.advance_all(above, now);
         let (answer, place) = (Answer::Refusal(refusal), Place::own(holder.id));
-        // In quarantine, reports on leases of lost books change nothing. An old grant is not told again.
-        let is_open = self.is_open() && above.iter().all(|above| above.pool.is_open());
-        if !is_open || !self.sessions.contains(place) || self.replay(place, seq)?.is_some() {
+        // In quarantine, reports on leases of lost books change nothing. A pool above that waits has no mirror, while
+        // these books know the session. An old grant is not told again.
+        if !self.is_open() || !self.sessions.contains(place) || self.replay(place, seq)?.is_some() {
             return Ok(answer);
         }
         let mirror = Place::below(self.number, holder.id);

@@ -165,7 +165,7 @@ impl Registry {
 
     /// Lets a removed limit take in what `ask` reports and gives back. The caller is told that there is no such limit,
     /// and so reports no more. If the limit comes back, permits that this ask reports as spent must not count as
-    /// unspent. Returns whether nothing is left to take in: the limits above may be gone, or in quarantine.
+    /// unspent. Returns whether nothing is left to take in: the limits above may be gone.
     fn settle_last<N: AsRef<str>>(
         &self,
         exchange: &mut Exchange<'_, '_>,
@@ -188,14 +188,12 @@ impl Registry {
         }
         let family = Family::of_removed(&self.limits, limit, now, pool, caller.owner);
         let Ok(mut family) = family else { return false };
-        let (settled, is_heard) = family.with(caller, |pool, above, now| {
-            let settled = pool.settle_below(above, now, holder, caller.seq, said, GONE);
-            (settled, above.iter().all(|above| above.pool.is_open()))
-        });
+        let settled = family
+            .with(caller, |pool, above, now| pool.settle_below(above, now, holder, caller.seq, said, GONE));
         if settled.is_ok() {
             self.awaits(exchange, &mut family);
         }
-        is_heard
+        true
     }
 
     fn ask_limit<'a, N: AsRef<str>>(

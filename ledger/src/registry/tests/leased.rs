@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::CarryOver;
+use crate::overrides::Decision;
 use crate::registry::limit::PoolId;
 use crate::rejection::{AskRejection, Reason};
 use lessor_protocol::{Key, LimitName};
@@ -90,6 +91,22 @@ impl Pair {
         assert_eq!(self.region.leave(millis(now), &caller, &[spent]).errors, []);
     }
 
+    /// Calls the key again from 40 s on, of which `lent` permits were spent. None of them may be lent once more.
+    fn goes_on(&mut self, of_key: Name<'_>, lent: u64, case: &str) {
+        let (limit, key) = of_key;
+        assert_eq!(self.lent(40_000, 2, 1, of_key, 0), 0);
+        self.exchanges(40_000, 41_000, Way::Answered);
+        let key = Key::try_new(key.expect("it has one")).expect("valid");
+        let left = self.left_above(41_000, limit, PoolId::from(Some(key)));
+        assert!(left <= 10 - lent, "{case}: {left} of 10 are left, and {lent} were spent");
+        let mut more = 0;
+        for (seq, now) in (2..).zip((41_000..43_000).step_by(20)) {
+            more += self.lent(now, 2, seq, of_key, more);
+            self.exchange(now, Way::Answered);
+        }
+        assert!(lent > 0 && more > 0 && lent + more <= 10, "{case}: {lent} and {more} of 10");
+    }
+
     /// Returns the permits that the upstream has left of `limit`.
     fn left_above(&mut self, now: u64, limit: &str, pool: PoolId) -> u64 {
         let limit = self.centre.limit(limit).expect("it is there");
@@ -106,6 +123,12 @@ const LEASED: &str = "[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http:/
 fn below_parent() -> (String, String) {
     let parent = format!("[[limit]]\nname = \"p\"\n{}", HOUR.replace("10", "1000"));
     (format!("[[limit]]\nname = \"a\"\nkeyed = true\nparent = \"p\"\n{HOUR}{parent}"), parent)
+}
+
+/// Returns the limit in `text` with another cap on calls. A limit that gets one begins anew.
+fn capped(text: &str) -> LimitConfig {
+    let cap = "rules = [{ kind = \"concurrency\", limit = 1000, longest = \"1s\" }, ";
+    Config::parse(&text.replace("rules = [", cap)).expect("valid").limits.remove(0)
 }
 
 /// The bug: an answer that refused an ask unread counted as a report that was taken in. The allocator forgot the key,
@@ -133,7 +156,6 @@ fn a_report_that_was_refused_unread_is_made_again() {
     ];
     for (case, begins) in cases {
         let (mut pair, of_key) = (Pair::new(&centre, LEASED), ("a", Some("k")));
-        let key = || PoolId::from(Some(Key::try_new("k").expect("valid")));
         assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
         pair.exchange(0, Way::Answered);
         let lent = pair.lent(1, 1, 2, of_key, 0);
@@ -144,17 +166,7 @@ fn a_report_that_was_refused_unread_is_made_again() {
         for limit in [&parent, &child] {
             pair.centre.put(millis(40_000), limit, CarryOver::AsIs, false).expect("there is room");
         }
-        // The key is called again, and nothing of the first calls may be lent once more.
-        assert_eq!(pair.lent(40_000, 2, 1, of_key, 0), 0);
-        pair.exchanges(40_000, 41_000, Way::Answered);
-        let left = pair.left_above(41_000, "a", key());
-        assert!(left <= 10 - lent, "{case}: {left} of 10 are left, and {lent} were spent");
-        let mut more = 0;
-        for seq in 2..40 {
-            more += pair.lent(41_000 + seq * 100, 2, seq, of_key, more);
-            pair.exchange(41_000 + seq * 100, Way::Answered);
-        }
-        assert!(more > 0 && lent + more <= 10, "{case}: {lent} and {more} of 10");
+        pair.goes_on(of_key, lent, case);
     }
 }
 
@@ -162,10 +174,7 @@ fn a_report_that_was_refused_unread_is_made_again() {
 #[test]
 fn a_report_that_came_in_a_quarantine_of_the_parent_is_made_again() {
     let (centre, parent) = below_parent();
-    // Another cap on calls begins a limit anew.
-    let capped =
-        parent.replace("rules = [", "rules = [{ kind = \"concurrency\", limit = 1000, longest = \"1s\" }, ");
-    let capped = Config::parse(&capped).expect("valid").limits.remove(0);
+    let capped = capped(&parent);
     let (mut pair, of_key) = (Pair::new(&centre, LEASED), ("a", Some("k")));
     assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
     pair.exchange(0, Way::Answered);
@@ -178,6 +187,33 @@ fn a_report_that_came_in_a_quarantine_of_the_parent_is_made_again() {
         .step_by(100)
         .flat_map(|now| pair.region.asks_above(millis(now), &upstream, Duration::from_millis(1)).asks);
     assert!(lent > 0 && due.any(|ask| ask.spent_total == lent), "{lent} were spent");
+}
+
+/// The bug: a pause or a block counted as an answer that had read the report, though a quarantine of the parent kept it
+/// from being read.
+#[test]
+fn a_report_that_came_under_a_pause_in_a_quarantine_of_the_parent_counts() {
+    let (centre, parent) = below_parent();
+    let seconds = |text: &str| text.replace("1000, per = \"1h\"", "1000, per = \"1s\"");
+    let capped = capped(&seconds(&parent));
+    let node = caller(1).node;
+    for (name, begins, ends) in [
+        ("a", Decision::Pause(None), Decision::Resume),
+        ("p", Decision::Pause(None), Decision::Resume),
+        ("a", Decision::Block(node.clone()), Decision::Unblock(node)),
+    ] {
+        let (mut pair, of_key) = (Pair::new(&seconds(&centre), LEASED), ("a", Some("k")));
+        assert_eq!(pair.lent(0, 1, 1, of_key, 0), 0);
+        pair.exchange(0, Way::Answered);
+        let lent = pair.lent(1, 1, 2, of_key, 0);
+        pair.left(2, 1, 3, of_key, lent);
+        pair.centre.put(millis(2), &capped, CarryOver::AsIs, false).expect("there is room");
+        pair.centre.decide(millis(2), name, &begins).expect("it is there").expect("there is room");
+        pair.exchanges(10, 20_000, Way::Answered);
+        pair.centre.decide(millis(20_000), name, &ends).expect("it is there").expect("there is room");
+        pair.exchanges(20_000, 40_000, Way::Answered);
+        pair.goes_on(of_key, lent, name);
+    }
 }
 
 /// The bug: the pool of the pattern and the pool of the new limit both asked their upstream by that name in one session,
