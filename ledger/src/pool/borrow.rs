@@ -48,6 +48,8 @@ pub(super) struct Borrower {
     is_open: bool,
     /// Whether no answer came to the last ask.
     has_failed: bool,
+    /// Whether the last answer was a refusal or an error. Until `not_before` it would be the same again.
+    is_refused: bool,
     /// Whether the allocator above has answered with a grant since it last did not recognise the pool.
     is_known: bool,
     /// Earliest moment of the next ask, as the last answer said.
@@ -88,6 +90,7 @@ impl Borrower {
             due: None,
             is_open: false,
             has_failed: false,
+            is_refused: false,
             is_known: false,
             not_before: Moment::ORIGIN,
             shut_until: Moment::ORIGIN,
@@ -201,6 +204,8 @@ impl Pool {
             true => renews.min(borrower.asked_at() + (borrower.term / ENDED_CALL_REPORTS_PER_TERM).max(once)),
             false => renews,
         };
+        let pause = if borrower.is_refused { borrower.not_before } else { Moment::ORIGIN };
+        let renews = if is_live { renews } else { renews.max(pause) };
         let renews = renews.min(safe);
         let free = loan.free();
         let is_low = (free < wishes.low || free < borrower.lacks()) && wishes.target > free + loan.out();
@@ -210,7 +215,8 @@ impl Pool {
         }
         // Permits spent since the last ask make room for more where they were all there was. The wait in the last
         // answer did not know of them.
-        let reports = loan.is_empty() && loan.has_unreported();
+        let has_news = if borrower.is_refused { loan.has_unreported_spends() } else { loan.has_unreported() };
+        let reports = loan.is_empty() && has_news;
         let soonest = if reports { soonest.min(self.now.max(borrower.asked_at() + once)) } else { soonest };
         soonest.min(renews.max(self.now))
     }
@@ -255,7 +261,7 @@ impl Pool {
             return GrantOutcome::Unfit;
         };
         let Some((_, ask)) = borrower.asked.filter(|_| borrower.is_open) else { return GrantOutcome::Unfit };
-        (borrower.is_open, borrower.has_failed) = (false, false);
+        (borrower.is_open, borrower.has_failed, borrower.is_refused) = (false, false, false);
         let is_sane = grant.permits <= ask.want
             && grant.kept <= ask.held
             && grant.term.max(grant.ask_after) <= TERM_MAX
@@ -399,7 +405,7 @@ impl Pool {
     fn pause_above(&mut self, now: Moment, pause: Duration, stops: bool) {
         self.advance(now);
         let (Some(loan), Some(borrower)) = (self.ledgers.loan_mut(), &mut self.borrower) else { return };
-        (borrower.is_open, borrower.has_failed) = (false, false);
+        (borrower.is_open, borrower.has_failed, borrower.is_refused) = (false, false, true);
         borrower.not_before = self.now + pause;
         loan.wait_until(borrower.not_before);
         if stops {

@@ -134,7 +134,12 @@ impl Loan {
 
     /// Whether some spends or ends of calls are not reported yet.
     pub(super) fn has_unreported(&self) -> bool {
-        self.spent > self.reported || self.has_finished()
+        self.has_unreported_spends() || self.has_finished()
+    }
+
+    /// Whether some spends are not reported yet.
+    pub(super) fn has_unreported_spends(&self) -> bool {
+        self.spent > self.reported
     }
 
     /// Whether the allocator above may not know of some spends or ends of calls. They would count as unspent there if
