@@ -8,6 +8,7 @@
 mod change;
 mod even;
 mod lasts;
+mod long_log;
 mod resting;
 mod written;
 
@@ -115,8 +116,9 @@ impl SlidingLedger {
     }
 
     /// Creates an empty log at `now`. Its sub-windows are nanoseconds, so all settlements are kept apart but those of
-    /// one instant. Each has at least one permit, so there are never more entries than the limit. An entry takes 16
-    /// bytes, and an ask looks at those that end within the next term or thirtieth of the window.
+    /// one instant, up to a bound (see `long_log`). Each has at least one permit, so there are never more entries than
+    /// the limit. An entry takes 16 bytes, and an ask looks at those that end within the next term or thirtieth of the
+    /// window.
     pub fn log(rule: &SlidingWindow, clocks: ClockBounds, now: Moment) -> Self {
         let ledger = Self::in_parts(u64::MAX, rule.limit(), rule.per() + rule.margin(), clocks, now);
         SlidingLedger { per: nanos(rule.per()), is_log: true, ..ledger }
@@ -178,7 +180,10 @@ impl Account for SlidingLedger {
         let index = self.slot_of(at);
         match self.settled.back_mut() {
             Some(last) if last.index >= index => last.permits += permits,
-            _ => self.settled.push_back(Slot { index, permits }),
+            _ => {
+                let index = self.new_entry(index);
+                self.settled.push_back(Slot { index, permits });
+            }
         }
     }
 
@@ -190,7 +195,7 @@ impl Account for SlidingLedger {
         if at <= self.since {
             return;
         }
-        let index = self.slot_of(at);
+        let index = self.entry_of(self.slot_of(at));
         // The permits of a slot that is gone were let go already.
         if let Ok(place) = self.settled.binary_search_by_key(&index, |slot| slot.index) {
             let freed = permits.min(self.settled[place].permits);

@@ -1,7 +1,7 @@
 //! Saves and restores a sliding window: settled permits by the instants at which they are let go.
 
 use super::{SlidingLedger, Slot};
-use crate::rule::{At, Saved, Since};
+use crate::rule::{At, Gap, Saved, Since};
 use lessor_protocol::Moment;
 use lessor_protocol::PERMITS_MAX;
 
@@ -25,7 +25,11 @@ impl SlidingLedger {
         self.settled = settled.iter().map(|&(at, permits)| Slot { index: index(at), permits }).collect();
         self.extra = extra.iter().map(|&(at, permits)| (since.moment(at), permits)).collect();
         (self.settled_sum, self.outstanding) = (sum, out);
-        self.since = began.map_or(self.since, |began| since.moment(began));
+        self.since = match since.gap {
+            // Ends moved by another measure than the instants of settlements.
+            Gap::Unknown if self.is_log => since.now,
+            Gap::Unknown | Gap::Counted => began.map_or(self.since, |began| since.moment(began)),
+        };
         true
     }
 }
