@@ -1,5 +1,7 @@
 //! Asks of all limits that are leased from one upstream, in one exchange, and the answers to them.
 
+mod batch_size;
+
 use super::limits::Limits;
 use super::{Registry, Upstream};
 use crate::overrides::{News, Suspended, Suspensions, Version};
@@ -13,11 +15,14 @@ use lessor_protocol::{Moment, PERMITS_MAX};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+pub(super) use batch_size::BatchSize;
+
 /// Asks that become due within this span go along with asks that are due now.
 const TOGETHER: Duration = Duration::from_millis(1);
 
-/// Most asks of removed limits in one exchange, so that loans of the other limits are renewed in time.
-const LEAVES_AT_ONCE: usize = ASKS_MAX / 10;
+/// Part of an exchange that asks of removed limits may take (a tenth), so that loans of the other limits are renewed in
+/// time.
+const LEAVES_PART: usize = 10;
 
 /// The pool of an ask, and what the pool says beside the ask.
 #[derive(Clone, Debug)]
@@ -181,7 +186,8 @@ impl Registry {
         self.restart_session_if_loans_lost(now);
         let mut all = DueAbove { distance: rtt, session: self.session_with(upstream), ..DueAbove::default() };
         let of_all = self.is_stopping.then_some(&mut self.limits);
-        let most = if self.is_stopping { ASKS_MAX } else { LEAVES_AT_ONCE };
+        let room = if upstream.is_store() { self.store_batch.most() } else { ASKS_MAX };
+        let most = if self.is_stopping { room } else { room / LEAVES_PART };
         for limits in std::iter::once(&mut self.retired).chain(of_all) {
             for (name, limit) in leased(limits, upstream) {
                 let (asks, next) = limit.leaves_above(now, most - all.asks.len());
@@ -196,7 +202,7 @@ impl Registry {
             .map(|(_, limit)| limit.due_above(now, now + TOGETHER, rtt, ASKS_MAX))
             .collect();
         due.iter().for_each(|due| all.is_next(due.next));
-        let parts = parts(&due, ASKS_MAX - all.asks.len());
+        let parts = parts(&due, room - all.asks.len());
         for (((name, limit), due), part) in leased(&mut self.limits, upstream).zip(due).zip(parts) {
             for (_, pool) in due.pools.into_iter().take(part) {
                 if let Some((said, distance)) = limit.ask_above(now, &pool, rtt) {
@@ -261,6 +267,9 @@ impl Registry {
         Granted { bodies, groups }: Granted<'_>,
     ) -> ExchangeOutcome {
         let (mut outcome, mut disputed) = (ExchangeOutcome::default(), vec![]);
+        if upstream.is_store() {
+            self.store_batch.on_answer(askers.len());
+        }
         self.restart_session_if_loans_lost(now);
         if session != self.session_with(upstream) {
             return outcome;
@@ -314,9 +323,15 @@ impl Registry {
 
     /// Notes that no answer came to the asks of `askers`.
     pub fn on_failure_above(&mut self, askers: &[Asker]) {
+        let mut is_store = false;
         for Asker { limit, pool, .. } in askers {
             let limit = self.limits.get_mut(limit).or_else(|| self.retired.get_mut(limit));
-            limit.into_iter().for_each(|limit| limit.on_failure_above(pool));
+            let Some(limit) = limit else { continue };
+            is_store |= limit.upstream().is_some_and(Upstream::is_store);
+            limit.on_failure_above(pool);
+        }
+        if is_store {
+            self.store_batch.on_failure(askers.len());
         }
     }
 }

@@ -41,6 +41,7 @@ pub use rows::{Batch, DecisionRow, LimitRow, PoolPlace, PoolRow, PutRow, Written
 use crate::pool::{Above, Goodbye, Past, Pool, SessionId};
 use crate::rejection::{AskRejection, Reason, quoted};
 use crate::share::Owner;
+use above::BatchSize;
 use decisions::LocalOverrides;
 use departed::Departed;
 use family::Family;
@@ -104,6 +105,7 @@ pub struct Registry {
     session_above: u64,
     /// Number of the session with each upstream that has disputed one.
     sessions_above: BTreeMap<Upstream, u64>,
+    store_batch: BatchSize,
     is_stopping: bool,
     wrong: Mutex<WrongCounts>,
     /// State of what is written down.
@@ -135,6 +137,7 @@ impl Registry {
             epoch,
             session_above: epoch.clamp(1, PERMITS_MAX),
             sessions_above: BTreeMap::new(),
+            store_batch: BatchSize::default(),
             is_stopping: false,
             journaled: Journaled::default(),
             overrides: LocalOverrides::new(configured),

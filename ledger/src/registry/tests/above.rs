@@ -182,6 +182,35 @@ fn no_key_or_limit_starves_and_loans_are_renewed_while_more_is_due_than_one_exch
     assert!(of_last.windows(2).all(|two| two[1] - two[0] < 400), "{of_last:?}");
 }
 
+/// The bug: a store that needs longer for a thousand roots than an exchange may take was asked for a thousand again and
+/// again, and lent nothing.
+#[test]
+fn a_store_that_cannot_answer_many_asks_in_time_is_asked_fewer_at_once() {
+    let mut config = config("[[limit]]\nname = \"a\"\nkeyed = true\nupstream = \"http://centre:1\"\n");
+    config.limits[0].upstream = Some(Upstream::Store(TimeSource::Store));
+    let mut registry = config.registry(Past::None, millis(0), 7);
+    let keys: Vec<String> = (0..ASKS_MAX).map(|key| format!("k{key:04}")).collect();
+    let entries: Vec<_> = keys.iter().map(|key| ask("a", Some(key), 0, 0, 4)).collect();
+    registry.leases(millis(0), &caller(1), &entries);
+    let (mut failed, mut lent) = (0, std::collections::BTreeSet::new());
+    for exchange in 0..20 {
+        let due = due(&mut registry, exchange);
+        if due.asks.len() > 300 {
+            registry.on_failure_above(&due.askers);
+            failed += 1;
+            continue;
+        }
+        let grant =
+            |ask: &AskBody| Grant { permits: ask.want, term: Duration::from_secs(1), ceiling: 9, ..NOTHING };
+        let body = |ask: &AskBody| GrantBody::of(&ask.limit, ask.key.as_deref(), Answer::Grant(grant(ask)));
+        let answers: Vec<_> = due.asks.iter().map(body).collect();
+        lent.extend(due.asks.iter().filter_map(|ask| ask.key.clone()));
+        let (upstream, at) = (upstream(&registry), millis(exchange));
+        registry.on_grant_above(at, &upstream, due.session, at, &due.askers, Granted::of(&answers));
+    }
+    assert_eq!((failed, lent.len()), (2, ASKS_MAX));
+}
+
 /// The bug: an allocator that was told to stop while it looked for asks that are due wrote its last ask, and dropped
 /// it. It had nothing more to say then, and the upstream counted what was not lent on as spent.
 #[test]
