@@ -12,6 +12,7 @@ mod follow;
 mod leave;
 mod notice;
 mod open;
+mod remembered;
 mod sweep;
 mod time;
 
@@ -23,6 +24,7 @@ use crate::overrides::{LimitOverrides, Suspensions, Version};
 use contention::Contention;
 use lessor_protocol::Moment;
 use open::Found;
+use remembered::Remembered;
 use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
@@ -124,7 +126,7 @@ pub struct Member {
     /// Whether the store is several servers, so that a swap of a root may miss what was lost elsewhere.
     is_on_several: bool,
     /// The content of the cells of roots, as far as this allocator knows.
-    known: BTreeMap<String, Cell>,
+    known: Remembered,
     /// When a signature last succeeded or failed, on the own clock. `failed` counts failures in a row.
     signed: Moment,
     failed: u32,
@@ -219,7 +221,7 @@ impl Member {
             written: None,
             wrote_head: Moment::ORIGIN,
             is_on_several: false,
-            known: BTreeMap::new(),
+            known: Remembered::default(),
             signed: Moment::ORIGIN,
             failed: 0,
             looked: None,

@@ -9,15 +9,11 @@ use crate::share::Share;
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// Most cells that are remembered from one exchange to the next, so that they need not be read before they are written.
-const REMEMBERED_MAX: usize = 4_096;
-
 impl Member {
     /// Asks roots, now that the head is known. Roots that are not known are loaded first.
     pub(super) fn ask_roots(&mut self, now: Moment, host: &mut impl Host) -> Next {
         let asks = host.asks();
-        let unknown =
-            asks.iter().flatten().map(|ask| &ask.name).filter(|name| !self.known.contains_key(*name));
+        let unknown = asks.iter().flatten().map(|ask| &ask.name).filter(|name| !self.known.has(name));
         let mut names: Vec<String> = unknown.cloned().collect();
         if names.is_empty() {
             return self.begin_exchange(asks, now, host);
@@ -40,7 +36,8 @@ impl Member {
         if let Err(error) = self.goes_on(cells.pop().flatten()) {
             return self.fail(error, now);
         }
-        self.known.extend(names.into_iter().zip(cells).filter_map(|(name, cell)| Some((name, cell?))));
+        let cells = names.into_iter().zip(cells).filter_map(|(name, cell)| Some((name, cell?)));
+        cells.for_each(|(name, cell)| self.known.add(name, cell));
         self.begin_exchange(asks, now, host)
     }
 
@@ -53,7 +50,7 @@ impl Member {
         }
         let asks = asks.into_iter().flatten();
         let asks: Vec<_> =
-            asks.map(|ask| (self.known.remove(&ask.name), ask)).map(|(cell, ask)| (ask, cell)).collect();
+            asks.map(|ask| (self.known.take(&ask.name), ask)).map(|(cell, ask)| (ask, cell)).collect();
         let rtt = self.contention.begins(now, rtt);
         let holder = Holder { id: SessionId(self.signer.session), share: Share::EVEN, rtt };
         self.tries = 0;
@@ -119,10 +116,8 @@ impl Member {
             if is_contested {
                 host.tell(Notice::Contested(name.clone()));
             }
-            if let Some(cell) = cell
-                && self.known.len() < REMEMBERED_MAX
-            {
-                self.known.insert(name, cell);
+            if let Some(cell) = cell {
+                self.known.add_for_later(name, cell);
             }
             if matches!(answer, Some(Err(RootError::HeadIsOld | RootError::Gone))) {
                 self.head = None;

@@ -46,7 +46,7 @@ impl Member {
             return self.idle_swapped(sweep, now);
         }
         // An allocator that asks one of these roots meanwhile is faster, and the root stays.
-        swaps.iter().for_each(|swap| _ = self.known.remove(&swap.name));
+        swaps.iter().for_each(|swap| _ = self.known.take(&swap.name));
         let timeline = head.timeline();
         self.call(Step::SwapIdle(sweep), Call::Swap(timeline, swaps))
     }
