@@ -79,13 +79,14 @@ impl Postgres {
         .await
     }
 
-    /// Returns the time of its clock, in microseconds since the epoch.
+    /// Returns the time of its clock, in microseconds since the epoch. A standby has another clock, and is unfit.
     pub(super) async fn time(&mut self) -> Result<u64, CellsError> {
         self.call(async |line, _| {
-            let row = line
-                .client()
-                .query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint", &[]);
-            let micros: i64 = row.await?.try_get(0)?;
+            let row = line.client().query_one(sql::TIME, &[]).await?;
+            if row.try_get("is_standby")? {
+                return Err(CellsError::Unfit(sql::STANDBY.to_owned()).into());
+            }
+            let micros: i64 = row.try_get("micros")?;
             Ok(u64::try_from(micros).unwrap_or(0))
         })
         .await

@@ -7,6 +7,13 @@ use tokio_postgres::Row;
 pub(super) const HERE: i32 = 0;
 pub(super) const OTHER: i32 = 2;
 
+/// Why a standby is unfit.
+pub(super) const STANDBY: &str = "it is in recovery, a standby: only a primary can be written to";
+
+/// Asks whether the server is a standby, and for the time of its clock.
+pub(super) const TIME: &str = "SELECT pg_is_in_recovery() AS is_standby,
+                               (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS micros";
+
 /// The statements for one prefix.
 pub(super) struct Statements {
     pub(super) load: String,
@@ -92,7 +99,7 @@ fn here_sql() -> String {
         "SELECT CASE WHEN NOT pg_is_in_recovery() THEN
              system_identifier::text || '/' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
            END AS timeline,
-           CASE WHEN pg_is_in_recovery() THEN 'it is in recovery, a standby: only a primary can be written to'
+           CASE WHEN pg_is_in_recovery() THEN '{STANDBY}'
              {settings}
              WHEN $2::bigint > 0 AND $2::bigint > CASE WHEN {standbys} = '' THEN 0 ELSE
                coalesce(substring({standbys} FROM '^\\s*(?:[A-Za-z]+\\s+)?(\\d+)\\s*\\('), '1')::bigint END

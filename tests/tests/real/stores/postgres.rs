@@ -49,6 +49,9 @@ async fn a_standby_that_takes_over_is_on_another_timeline() {
         Cells::new(&standby.config(&store.config.clone().expect("a configuration").prefix)).expect("good");
     let refused = cells.timeline().await;
     assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("in recovery")), "{refused:?}");
+    // The bug: its time was taken for the time of the store.
+    let refused = cells.time().await;
+    assert!(matches!(&refused, Err(CellsError::Unfit(text)) if text.contains("in recovery")), "{refused:?}");
     let next = [swap("a", Some(1), Some(cell(2, "two")))];
     let refused = cells.swap(&timeline, &next).await;
     assert!(matches!(&refused, Err(CellsError::Unfit(_))), "{refused:?}");
