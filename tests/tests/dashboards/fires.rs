@@ -252,6 +252,15 @@ async fn crowd(url: &str) {
     panic!("half a million keys fit into 64 MiB");
 }
 
+/// Kills an allocator every second and a half, and starts it again at once with its store.
+async fn begin_again(mut allocator: Allocator) -> Allocator {
+    for _ in 0..5 {
+        allocator = spawn_blocking(|| allocator.restart()).await.expect("it starts");
+        sleep(Duration::from_millis(1_500)).await;
+    }
+    allocator
+}
+
 /// Has a process live for a tenth of a second. Its runtime goes first, so that it says no goodbye.
 fn die_with_permits(url: &str) {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -304,9 +313,10 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     // Only the trouble asks for the limit that the upstream does not have.
     let region = start(&(leased("away", &away.url) + &leased("mistyped", &main.url)));
     let [slowed, contended] = [&slow, &rival].map(|store| start(&in_store(store)));
+    let looping = start(&one("looping", "1s"));
     let ahead = Faulty::start(&one("ahead", "1s"));
     let at = ahead.address().to_string();
-    let all = [&main, &full, &forgetful, &away, &crowded, &region, &slowed, &contended];
+    let all = [&main, &full, &forgetful, &away, &crowded, &region, &slowed, &contended, &looping];
     let all = [all.map(Allocator::address).as_slice(), &[&at]].concat();
     let rules = read(ALERTS);
     let names = rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
@@ -352,6 +362,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let forgetful = forgetful.restart_after(|folder| {
         std::fs::remove_file(folder.join("lessor.redb")).expect("the file can be removed");
     });
+    let looping = tokio::spawn(begin_again(looping));
     // On a busy machine the keys take longer than some alerts last.
     let url = crowded.url.clone();
     let crowding = tokio::spawn(async move { crowd(&url).await });
@@ -373,6 +384,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     let rival = Trouble::of_a_rival(&rival).await;
     watch(&prometheus, "not all fire", |fired, _| *fired == names).await;
     crowding.await.expect("the keys do not fit");
+    let looping = looping.await.expect("it starts each time");
 
     // Then everything is mended.
     for trouble in [lowered, wanted, deaths, mistyped, gone, stranger, pauses, rival] {
@@ -395,5 +407,5 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     for calls in calls {
         calls.end().await;
     }
-    drop((forgetful, crowded));
+    drop((forgetful, crowded, looping));
 }
