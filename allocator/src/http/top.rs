@@ -30,6 +30,14 @@ const LOOKED_MAX: usize = 100_000;
 /// Names of blocked nodes in an answer.
 const BLOCKED_SHOWN: usize = 100;
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    count: usize,
+    /// Whether the largest spender is first. A node that used up a limit and went away wants and holds nothing of it.
+    by_spent: bool,
+}
+
 /// A session, summed over all pools of the limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Node {
@@ -69,7 +77,7 @@ pub(super) async fn of_limit(
     name: &str,
     query: &BTreeMap<String, String>,
 ) -> Result<Response, Problem> {
-    let count = count(query)?;
+    let asked = Asked::of(query)?;
     let _turn = shared.turn_to_show(reader).await?;
     let (pools, has_keys, blocked) = shared.with(|registry, now| {
         let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
@@ -82,9 +90,9 @@ pub(super) async fn of_limit(
     let (mut found, mut walk) = (Found::default(), Walk::new(shared, name));
     while found.looked_at < LOOKED_MAX {
         let Some(page) = walk.next().await else { break };
-        found = found.with(page, count);
+        found = found.with(page, asked);
     }
-    let nodes = found.top_nodes(count);
+    let nodes = found.top_nodes(asked);
     let ids: BTreeSet<SessionId> = nodes.iter().map(|(id, _)| *id).collect();
     let names = shared.beside(|registry, _| registry.nodes_of(&ids));
     let nodes: Vec<Value> = nodes.iter().map(|(id, node)| node.shown(*id, names.get(id))).collect();
@@ -104,21 +112,36 @@ pub(super) async fn of_limit(
     Ok(json(body.to_string()))
 }
 
-fn count(query: &BTreeMap<String, String>) -> Result<usize, Problem> {
-    if let Some(stray) = query.keys().find(|name| *name != "count") {
-        let detail = format!("there is no parameter {}: use count", quoted(stray));
-        return Err(Problem::invalid("query", detail));
+impl Asked {
+    fn of(query: &BTreeMap<String, String>) -> Result<Self, Problem> {
+        if let Some(stray) = query.keys().find(|name| !["count", "order"].contains(&name.as_str())) {
+            let detail = format!("there is no parameter {}: use count or order", quoted(stray));
+            return Err(Problem::invalid("query", detail));
+        }
+        let count = query.get("count").map_or(Some(TOP), |count| count.parse().ok());
+        let count = count.filter(|count| (1..=TOP_MAX).contains(count)).ok_or_else(|| {
+            let detail = format!("count is {}: use a number from 1 to {TOP_MAX}", quoted(&query["count"]));
+            Problem::invalid("count", detail)
+        })?;
+        match query.get("order").map(String::as_str) {
+            None | Some("wanted") => Ok(Asked { count, by_spent: false }),
+            Some("spent") => Ok(Asked { count, by_spent: true }),
+            Some(order) => {
+                let detail = format!("order is {}: use wanted or spent", quoted(order));
+                Err(Problem::invalid("order", detail))
+            }
+        }
     }
-    let Some(count) = query.get("count") else { return Ok(TOP) };
-    count.parse().ok().filter(|count| (1..=TOP_MAX).contains(count)).ok_or_else(|| {
-        let detail = format!("count is {}: use a number from 1 to {TOP_MAX}", quoted(count));
-        Problem::invalid("count", detail)
-    })
+
+    /// Returns what comes before the demand when sessions and keys are sorted.
+    fn first(self, spent: u64) -> u64 {
+        if self.by_spent { spent } else { 0 }
+    }
 }
 
 impl Found {
-    /// Adds a page of pools. Of all pools, the `count` with the most demand are kept.
-    fn with(mut self, page: Page, count: usize) -> Self {
+    /// Adds a page of pools. Of all pools, the first ones in the order that was asked for are kept.
+    fn with(mut self, page: Page, asked: Asked) -> Self {
         for (id, view, holdings) in page {
             self.looked_at += 1;
             let mut wanted = Wanted { id, view, demand_milli: 0, waiting: 0 };
@@ -133,17 +156,21 @@ impl Found {
         }
         // Ties go to the pool with the fewest permits left: an empty idle key tells more than a full one.
         self.keys.sort_by_cached_key(|wanted| {
-            let waits = Reverse((wanted.demand_milli, wanted.waiting, wanted.view.books.outstanding));
+            let books = &wanted.view.books;
+            let first = asked.first(books.spent);
+            let waits = Reverse((first, wanted.demand_milli, wanted.waiting, books.outstanding));
             (waits, wanted.view.available, wanted.id.clone())
         });
-        self.keys.truncate(count);
+        self.keys.truncate(asked.count);
         self
     }
 
-    fn top_nodes(&self, count: usize) -> Vec<(SessionId, Node)> {
+    fn top_nodes(&self, asked: Asked) -> Vec<(SessionId, Node)> {
         let mut nodes: Vec<(SessionId, Node)> = self.nodes.iter().map(|(id, node)| (*id, *node)).collect();
-        nodes.sort_by_key(|(id, node)| (Reverse((node.demand_milli, node.lease, node.waiting)), *id));
-        nodes.truncate(count);
+        nodes.sort_by_key(|(id, node)| {
+            (Reverse((asked.first(node.spent), node.demand_milli, node.lease, node.waiting)), *id)
+        });
+        nodes.truncate(asked.count);
         nodes
     }
 }

@@ -161,9 +161,37 @@ async fn who_holds_and_wants_most_is_shown() {
     assert_eq!(top["nodes"][0]["pools"], json!(2), "a session is one line, however many pools it uses");
 
     assert_eq!(app.get("/v1/limits/nope/top").await.problem(404).0, "limit_unknown");
-    for query in ["count=0", "count=101", "count=x", "key=a"] {
+    for query in ["count=0", "count=101", "count=x", "key=a", "order=node"] {
         app.get(&format!("/v1/limits/export/top?{query}")).await.problem(422);
     }
+}
+
+/// The bug: a node that had used up a limit, and wanted and held nothing any more, came after all that still wanted some.
+#[tokio::test]
+async fn a_node_that_used_up_a_limit_is_shown_first_once_it_is_away() {
+    let app = App::new(true);
+    let ask = |limit: &str, spent: &Value, want: u64| {
+        let key = (limit == "export").then_some("used");
+        json!({ "limit": limit, "key": key, "spent_total": spent, "held": 0, "want": want, "demand": want })
+    };
+    let none = json!(0);
+    let lent = app.lease(1, 1, json!([ask("vendor/rest", &none, 9), ask("export", &none, 3)])).await;
+    let [all, of_key] = [&lent[0]["permits"], &lent[1]["permits"]];
+    app.lease(1, 2, json!([ask("vendor/rest", all, 0), ask("export", of_key, 0)])).await;
+    for session in 2..32 {
+        let key = json!({ "limit": "export", "key": format!("k{session}"), "spent_total": 0, "held": 0, "want": 1, "demand": 1 });
+        app.lease(session, 1, json!([ask("vendor/rest", &none, 1), key])).await;
+    }
+    let top =
+        async |limit: &str, query: &str| app.get(&format!("/v1/limits/{limit}/top{query}")).await.json();
+    let spent = |top: &Value| {
+        top["nodes"].as_array().expect("a list").iter().map(|node| node["spent"].as_u64()).max()
+    };
+    assert_eq!(spent(&top("vendor/rest", "").await), Some(Some(0)), "it is not among the first twenty");
+    assert_eq!(top("vendor/rest", "?order=spent").await["nodes"][0]["spent"], *all);
+    let keys = top("export", "?order=spent&count=1").await["keys"].clone();
+    assert_eq!((&keys[0]["key"], &keys[0]["spent"]), (&json!("used"), of_key), "{lent:?}");
+    assert_ne!(top("export", "?order=wanted").await["keys"][0]["key"], json!("used"));
 }
 
 /// More pools than are looked at in one step.
