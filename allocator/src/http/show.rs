@@ -281,6 +281,9 @@ fn shown(config: &LimitConfig, figures: &Figures) -> Value {
     body["shadow_refused"] = json!(sums.shadow_refused);
     body["vendor_withheld"] = json!(sums.withheld);
     body["vendor_paused_pools"] = json!(sums.vendor_pauses);
+    if !figures.vendor_pause.is_zero() {
+        body["vendor_paused_ms"] = json!(millis_up(figures.vendor_pause));
+    }
     for (outcome, count) in sums.answered.by_outcome() {
         body["asks"][outcome] = json!(count);
     }

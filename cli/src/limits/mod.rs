@@ -4,6 +4,7 @@
 mod address;
 mod args;
 mod server;
+pub(crate) mod standing;
 pub(crate) mod table;
 
 pub(crate) use address::{AddressArgs, TlsArgs, TokenArgs};
@@ -90,7 +91,16 @@ async fn answer(server: &Server, command: &LimitsCommand) -> Result<(Value, Stri
         }
         LimitsCommand::Resume { name } => {
             let body = post(&[name, "resume"], json!({})).await?;
-            let shown = if body["was_paused"] == json!(true) { "lends again" } else { "was not paused" };
+            let limit = server.ask(Method::GET, &[name], &[], None, None).await.map(|reply| reply.body);
+            let by_vendor = limit.is_ok_and(|limit| standing::count(&limit, "vendor_paused_pools") > 0);
+            let shown = match (body["was_paused"] == json!(true), by_vendor) {
+                (true, false) => "lends again",
+                (true, true) => "is resumed; the vendor paused it, too, and that ends by itself",
+                (false, false) => "was not paused",
+                (false, true) => {
+                    "was not paused by an operator; the vendor paused it, and that ends by itself"
+                }
+            };
             Ok((body, format!("{name} {shown}\n")))
         }
         LimitsCommand::Block { name, node } => {
@@ -170,7 +180,7 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
 
 /// Returns the configuration in an answer of the API, without the figures.
 fn configured(seen: &Value) -> Value {
-    const FIGURES: [&str; 24] = [
+    const FIGURES: [&str; 25] = [
         "ceiling",
         "pools",
         "names",
@@ -192,6 +202,7 @@ fn configured(seen: &Value) -> Value {
         "in_flight",
         "vendor_withheld",
         "vendor_paused_pools",
+        "vendor_paused_ms",
         "vendor_disagreed",
         "states",
         "time_to_empty_ms",

@@ -1,8 +1,7 @@
 //! Formats the output of `lessor limits` for people: columns that line up, one limit or pool a line.
 
-use crate::span::span;
+use super::standing::{of_millis, stands};
 use serde_json::Value;
-use std::time::Duration;
 
 /// Formats all limits.
 pub(crate) fn limits(body: &Value) -> String {
@@ -14,7 +13,7 @@ pub(crate) fn limits(body: &Value) -> String {
             available(limit),
             limit["outstanding"].to_string(),
             limit["lessees"].to_string(),
-            state(limit),
+            stands(limit, None).1,
         ]);
     }
     aligned(&rows)
@@ -29,10 +28,23 @@ fn available(limit: &Value) -> String {
 
 /// Formats one limit.
 pub(super) fn limit(limit: &Value) -> String {
-    let keys =
-        ["keyed", "ease_off", "lessees_max", "available", "outstanding", "granted", "spent", "returned"];
-    let mut rows = vec![["limit".to_owned(), text(&limit["name"])], ["state".to_owned(), state(limit)]];
+    let keys = [
+        "keyed",
+        "shadow",
+        "ease_off",
+        "lessees_max",
+        "available",
+        "outstanding",
+        "granted",
+        "spent",
+        "returned",
+    ];
+    let mut rows = vec![["limit".to_owned(), text(&limit["name"])]];
+    rows.push(["state".to_owned(), stands(limit, None).1]);
     rows.push(["rules".to_owned(), rules(limit)]);
+    // Few limits have these.
+    let more = ["fallback", "parent", "upstream"].into_iter().filter(|key| limit[key].is_string());
+    rows.extend(more.map(|key| [key.to_owned(), text(&limit[key])]));
     let others = ["burned", "topped_up", "vendor_withheld", "vendor_paused_pools"];
     rows.extend(keys.into_iter().chain(others).map(|key| [key.to_owned(), text(&limit[key])]));
     aligned(&rows)
@@ -62,40 +74,21 @@ pub(super) fn preview(body: &Value) -> String {
     shown
 }
 
-fn state(limit: &Value) -> String {
-    let mut words = vec![];
-    if limit["paused"] == Value::Bool(true) {
-        let lasts = limit["paused_ms"].as_u64().map(|ms| format!(" for {}", of_millis(ms)));
-        words.push(format!("paused{}", lasts.unwrap_or_default()));
-    }
-    let count = |of: &str| limit[of].as_u64().filter(|count| *count > 0);
-    if count("vendor_paused_pools").is_some() {
-        words.push("vendor paused".to_owned());
-    }
-    if let Some(withheld) = count("vendor_withheld") {
-        words.push(format!("{withheld} withheld"));
-    }
-    if let Some(blocked) = count("blocked_nodes") {
-        words.push(format!("{blocked} blocked"));
-    }
-    if let Some(wait) = count("quarantine_ms") {
-        words.push(format!("quarantine for {}", of_millis(wait)));
-    }
-    if words.is_empty() { "lends".to_owned() } else { words.join(", ") }
-}
-
-fn of_millis(millis: u64) -> String {
-    span(Duration::from_millis(millis))
-}
-
-/// Formats the rules: `sliding_window 9000/30s`, `fixed_window 9000/month`, with a + between two.
+/// Formats the rules, with a + between two: `sliding_window 9000/30s`, `fixed_window 9000/month UTC`.
 fn rules(limit: &Value) -> String {
     const PER: [&str; 3] = ["per", "calendar", "longest"];
     let one = |rule: &Value| {
         let count =
             ["limit", "refill"].into_iter().find_map(|key| rule.get(key)).map(text).unwrap_or_default();
         let per = PER.into_iter().find_map(|key| rule.get(key)).map(text).unwrap_or_default();
-        format!("{} {count}/{per}", text(&rule["kind"]))
+        let begins = match (&rule["anchor"], &rule["anchor_day"]) {
+            (Value::String(anchor), _) if anchor == "first_use" => " from first use".to_owned(),
+            (_, Value::String(day)) if day != "monday" => format!(" from {day}"),
+            (_, Value::Number(day)) if day.as_u64() != Some(1) => format!(" from day {day}"),
+            _ => String::new(),
+        };
+        let zone = rule["zone"].as_str().map(|zone| format!(" {zone}")).unwrap_or_default();
+        format!("{} {count}/{per}{begins}{zone}", text(&rule["kind"]))
     };
     limit["rules"].as_array().into_iter().flatten().map(one).collect::<Vec<_>>().join(" + ")
 }
@@ -142,36 +135,32 @@ mod tests {
         let expected = [
             row(["LIMIT", "RULES", "AVAILABLE", "OUT", "LEASES", "STATE"]),
             row(["a", "sliding_window 9/30s", "1", "20", "3", "paused, 2 blocked"]),
-            row(["evil\\u{1b}[2J", "", "-", "0", "0", "lends"]),
+            row(["evil\\u{1b}[2J", "", "-", "0", "0", "ok"]),
         ];
         assert_eq!(shown, expected.concat());
     }
 
-    /// The bugs: a month was left out, a pause had no end, and a long wait was a number of milliseconds.
+    /// The bugs: a month was left out, and so was when a window begins. Whether a limit refuses at all was not shown.
     #[test]
-    fn a_rule_has_its_period_and_what_lends_nothing_says_for_how_long() {
+    fn a_rule_has_its_period_and_a_limit_what_holds_beside_its_rules() {
         let of = |rules: Value| super::rules(&json!({ "rules": rules }));
-        let monthly =
-            json!({ "kind": "fixed_window", "limit": 1_000_000, "calendar": "month", "zone": "UTC" });
-        assert_eq!(of(json!([monthly])), "fixed_window 1000000/month");
+        let monthly = json!({ "kind": "fixed_window", "limit": 1_000_000, "calendar": "month", "anchor_day": 5,
+            "zone": "Europe/Berlin" });
+        assert_eq!(of(json!([monthly])), "fixed_window 1000000/month from day 5 Europe/Berlin");
+        let used = json!({ "kind": "fixed_window", "limit": 5, "per": "1d", "anchor": "first_use" });
+        assert_eq!(of(json!([used])), "fixed_window 5/1d from first use");
         let capped = json!([{ "kind": "leaky_bucket", "burst": 1, "refill": 5, "per": "1s" },
             { "kind": "concurrency", "limit": 10, "longest": "3s" }]);
         assert_eq!(of(capped), "leaky_bucket 5/1s + concurrency 10/3s");
-        assert_eq!(state(&json!({ "paused": true, "paused_ms": 599_123 })), "paused for 9m 59s");
-        assert_eq!(state(&json!({ "paused": true })), "paused");
-        assert_eq!(state(&json!({ "quarantine_ms": 519_596_457 })), "quarantine for 6d 0h");
-    }
-
-    /// The bug: a limit that the vendor had paused lent, by its state.
-    #[test]
-    fn a_limit_that_the_vendor_holds_back_says_so() {
-        let held = |paused: u64, withheld: u64| {
-            let body = json!({ "vendor_paused_pools": paused, "vendor_withheld": withheld });
-            (state(&body), limit(&body).contains(&format!("vendor_withheld      {withheld}\n")))
-        };
-        assert_eq!(held(1, 0), ("vendor paused".to_owned(), true));
-        assert_eq!(held(0, 7), ("7 withheld".to_owned(), true));
-        assert_eq!(held(0, 0), ("lends".to_owned(), true));
+        let shown = limit(
+            &json!({ "name": "a", "shadow": true, "fallback": "open", "upstream": "http://centre:7400" }),
+        );
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let lines: Vec<String> = shown.lines().map(words).collect();
+        for line in ["shadow true", "fallback open", "upstream http://centre:7400"] {
+            assert!(lines.iter().any(|shown| shown == line), "{line}: {shown}");
+        }
+        assert!(!shown.contains("parent"), "{shown}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Computes rows from two looks at all limits: rates, and how much a limit needs an operator. No IO, no clock.
 
+use crate::limits::standing::{count, is_one, left_milli, refusals, stands};
 use crate::limits::table;
 use crate::span::span;
 use crate::top::TopSort;
@@ -24,6 +25,8 @@ pub(crate) struct Row {
     /// How much the limit needs an operator: from 0, not at all, to 3.
     pub(super) bad: u8,
     pub(super) available: u64,
+    /// The part that is left, in thousandths.
+    left_milli: u64,
     /// The most that can be available; `None` for a limit with many pools.
     pub(super) ceiling: Option<u64>,
     pub(super) outstanding: u64,
@@ -61,7 +64,7 @@ pub(super) fn sort(rows: &mut [Row], by: TopSort) {
     rows.sort_by_cached_key(|row| {
         let first = match by {
             TopSort::Attention => Reverse(u64::from(row.bad)),
-            TopSort::Left => Reverse(u64::MAX - row.part_milli()),
+            TopSort::Left => Reverse(u64::MAX - row.left_milli),
             TopSort::Spent => Reverse(milli(row.spent)),
             TopSort::Refused => Reverse(milli(row.refused)),
             TopSort::Name => Reverse(0),
@@ -83,80 +86,26 @@ pub(super) const HEAD: [&str; 8] =
 
 impl Row {
     fn of(name: &str, limit: &Value, earlier: Option<&Value>, seconds: f64) -> Self {
-        let count = |limit: &Value, of: &str| limit[of].as_u64().unwrap_or_default();
-        let refusals = |limit: &Value| {
-            let reasons = ["empty", "quarantine", "paused", "blocked", "stopping"];
-            reasons.iter().map(|reason| count(&limit["asks"], reason)).sum::<u64>()
-        };
         // Totals that fall are from another process: there is no rate between the two looks.
-        let rate = |then: u64, now: u64| now.checked_sub(then).map(|grown| grown as f64 / seconds);
-        let available = count(limit, "available");
-        let is_one = limit["keyed"] == json!(false) && limit.get("names").is_none();
-        let refused = earlier.and_then(|earlier| rate(refusals(earlier), refusals(limit)));
-        let empty_in = limit["time_to_empty_ms"].as_f64().filter(|_| is_one).map(|ms| ms / 1_000.0);
-        let mut row = Row {
+        let rate = |total: fn(&Value) -> u64| {
+            let grown = total(limit).checked_sub(total(earlier?))?;
+            Some(grown as f64 / seconds)
+        };
+        let is_one = is_one(limit);
+        let (bad, state) = stands(limit, earlier);
+        Row {
             name: name.to_owned(),
-            state: String::new(),
-            bad: 0,
-            available,
+            state,
+            bad,
+            available: count(limit, "available"),
+            left_milli: left_milli(limit),
             ceiling: is_one.then(|| count(limit, "ceiling")),
             outstanding: count(limit, "outstanding"),
             lessees: count(limit, "lessees"),
-            spent: earlier.and_then(|earlier| rate(count(earlier, "spent"), count(limit, "spent"))),
-            refused,
-            empty_in,
-        };
-        (row.bad, row.state) = row.stands(limit);
-        row
-    }
-
-    /// Returns how much the limit needs an operator, and why.
-    fn stands(&self, limit: &Value) -> (u8, String) {
-        let mut found: Vec<(u8, String)> = vec![];
-        let count = |of: &str| limit[of].as_u64().unwrap_or_default();
-        if count("quarantine_ms") > 0 {
-            found.push((3, format!("quarantine {}", span(Duration::from_millis(count("quarantine_ms"))))));
+            spent: rate(|limit| count(limit, "spent")),
+            refused: rate(refusals),
+            empty_in: limit["time_to_empty_ms"].as_f64().filter(|_| is_one).map(|ms| ms / 1_000.0),
         }
-        if limit["paused"] == json!(true) {
-            let lasts = limit["paused_ms"].as_u64().map(|ms| format!(" {}", span(Duration::from_millis(ms))));
-            found.push((3, format!("paused{}", lasts.unwrap_or_default())));
-        }
-        if count("vendor_paused_pools") > 0 {
-            found.push((3, "vendor paused".to_owned()));
-        }
-        let refuses = self.refused.is_some_and(|rate| rate > 0.0) && limit["paused"] == json!(false);
-        let is_empty = self.available == 0 && self.ceiling.is_some() && found.is_empty();
-        // A leased limit has as many permits in hand as nodes want, which may be none.
-        let is_leased = limit["leased"] == json!(true);
-        match (is_empty, refuses) {
-            (true, true) => found.push((3, "empty, refusing".to_owned())),
-            (true, false) if is_leased => {}
-            (true, false) => found.push((2, "empty".to_owned())),
-            (false, true) => found.push((2, "refusing".to_owned())),
-            (false, false) => {}
-        }
-        if count("vendor_withheld") > 0 {
-            found.push((2, format!("{} withheld", count("vendor_withheld"))));
-        }
-        if count("blocked_nodes") > 0 {
-            found.push((1, format!("{} blocked", count("blocked_nodes"))));
-        }
-        if !is_empty && !is_leased && self.part_milli() < 100 {
-            found.push((1, "low".to_owned()));
-        }
-        if limit["shadow"] == json!(true) {
-            found.push((1, "shadow".to_owned()));
-        }
-        let worst = found.iter().map(|(bad, _)| *bad).max().unwrap_or(0);
-        let words: Vec<String> = found.into_iter().map(|(_, word)| word).collect();
-        (worst, if words.is_empty() { "ok".to_owned() } else { words.join(", ") })
-    }
-
-    /// Returns the part that is left, in thousandths: all of it where the ceiling is unknown.
-    fn part_milli(&self) -> u64 {
-        self.ceiling.filter(|ceiling| *ceiling > 0).map_or(1_000, |ceiling| {
-            u64::try_from(u128::from(self.available) * 1_000 / u128::from(ceiling)).unwrap_or(u64::MAX)
-        })
     }
 
     /// Formats the cells below [`HEAD`].
@@ -168,8 +117,8 @@ impl Row {
         };
         let empty = match self.empty_in {
             Some(seconds) if seconds < 1.0 => "now".to_owned(),
-            Some(seconds) if seconds < 86_400.0 => format!("{seconds:.0} s"),
-            Some(_) | None => "-".to_owned(),
+            Some(seconds) => span(Duration::from_secs(seconds.round() as u64)),
+            None => "-".to_owned(),
         };
         [
             self.name.clone(),
@@ -236,7 +185,7 @@ pub(super) mod tests {
             [
                 "stopped|paused|50 of 100|0.0|-|0.0|1|2",
                 "used-up|empty, refusing|0 of 100|0.0|-|4.0|1|2",
-                "busy|ok|60 of 100|15.0|4 s|0.0|1|2",
+                "busy|ok|60 of 100|15.0|4s|0.0|1|2",
                 "idle|ok|100 of 100|0.0|-|0.0|1|2",
             ]
         );

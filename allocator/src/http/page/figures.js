@@ -105,9 +105,12 @@ export function stands(name, limit, span, some) {
     add(3, `quarantine, ${span(limit.quarantine_ms)} left`, "permits that an earlier process lent may still count");
   }
   if (limit.paused) add(3, limit.paused_ms ? `paused, ${span(limit.paused_ms)} left` : "paused", "nothing is lent");
-  if (limit.vendor_paused_pools > 0) {
-    const pools = isOne(limit) ? "" : ` ${some(limit.vendor_paused_pools, "pool")}`;
-    add(3, `vendor paused${pools}`, "the vendor asked for a pause");
+  const { vendor_paused_pools: paused, vendor_paused_ms: lasts, pools } = limit;
+  if (paused > 0 && isOne(limit)) {
+    add(3, lasts ? `vendor paused, ${span(lasts)} left` : "vendor paused", "the vendor asked for a pause");
+  } else if (paused > 0) {
+    // Of many keys, some are paused at any moment.
+    add(paused * 2 > pools ? 3 : 2, `vendor paused ${paused} of ${some(pools, "pool")}`, "the vendor asked for a pause");
   }
   const refusing = perSecond(name, (sample) => sample.refused - sample.why.paused - sample.why.quarantine) > 0.05;
   const empty = limit.available === 0 && !limit.paused && limit.quarantine_ms === 0 && (limit.lessees > 0 || isOne(limit));

@@ -194,6 +194,24 @@ async fn a_node_that_used_up_a_limit_is_shown_first_once_it_is_away() {
     assert_ne!(top("export", "?order=wanted").await["keys"][0]["key"], json!("used"));
 }
 
+/// The bug: the end of a vendor's pause was in no figure of a limit.
+#[tokio::test]
+async fn a_pause_of_the_vendor_says_for_how_long() {
+    let app = App::new(true);
+    for seq in [1, 2] {
+        let observed = json!({ "number": seq, "refused_total": seq, "wait_ms": 40_000 });
+        let ask = |limit: &str, key: Option<&str>| json!({ "limit": limit, "key": key, "spent_total": 0, "held": 0, "want": 1, "observed": observed });
+        app.lease(1, seq, json!([ask("vendor/rest", None), ask("export", Some("k"))])).await;
+    }
+    let lasts = async |limit: &str| {
+        let shown = app.get(&format!("/v1/limits/{limit}")).await.json();
+        assert_eq!(shown["vendor_paused_pools"], json!(1), "{shown}");
+        shown["vendor_paused_ms"].as_u64()
+    };
+    assert!(lasts("vendor/rest").await.is_some_and(|ms| (30_000..=40_000).contains(&ms)));
+    assert_eq!(lasts("export").await, None, "each pool has its own: …/pools has it");
+}
+
 /// More pools than are looked at in one step.
 #[tokio::test]
 async fn every_pool_is_looked_at_once() {

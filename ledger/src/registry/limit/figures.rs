@@ -22,6 +22,8 @@ pub struct Figures {
     pub paused: bool,
     /// Time until the pause ends, if it ends by itself.
     pub pause_lasts: Option<Duration>,
+    /// Time until the pause of the vendor ends. Zero with keys or names: each pool has its own.
+    pub vendor_pause: Duration,
     /// Number of blocked nodes.
     pub blocked: u64,
     /// Permits that the limit was ever topped up with.
@@ -63,6 +65,7 @@ impl Figures {
             quarantine: self.quarantine.max(other.quarantine),
             paused: self.paused || other.paused,
             pause_lasts: self.pause_lasts.max(other.pause_lasts),
+            vendor_pause: self.vendor_pause.max(other.vendor_pause),
             blocked: self.blocked + other.blocked,
             topped_up: self.topped_up.saturating_add(other.topped_up),
             ..self

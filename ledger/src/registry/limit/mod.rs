@@ -210,7 +210,8 @@ impl Limit {
     /// Returns the sums over all pools, dropped ones included. They are exact for a limit without keys; pools of keys
     /// count as of their last ask or sweep.
     pub fn figures(&mut self, now: Moment) -> Figures {
-        let shut = self.with_pool(now, &PoolId::default(), |pool| pool.view(now).shut).unwrap_or_default();
+        let one = self.with_pool(now, &PoolId::default(), |pool| pool.view(now));
+        let (shut, vendor_pause) = one.map(|view| (view.shut, view.vendor_pause)).unwrap_or_default();
         let mut forecast = self.tally.forecast(now);
         if self.suspension.paused_until(now).is_some() {
             // A paused limit lends nothing, so it will not become empty.
@@ -227,6 +228,7 @@ impl Limit {
                 .paused_until(now)
                 .filter(|until| *until != Moment::NEVER)
                 .map(|until| until.since(now)),
+            vendor_pause,
             blocked: self.suspension.blocked().len() as u64,
             topped_up: self.top_ups.permits,
             forecast,
