@@ -337,34 +337,25 @@ pub(crate) struct DemoArgs {
     pub(crate) print_config: bool,
 }
 
-/// Where an allocator keeps its books.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Store {
-    /// In memory only: a restart lends nothing until all that was lent before has ended and left every window.
-    Memory,
-    /// In a file beside its configuration: a restart continues from it.
-    #[default]
-    Embedded,
-    /// In Redis, which all allocators share: a restart continues at once.
-    Redis,
-    /// In PostgreSQL, which all allocators share: a restart continues at once.
-    Postgres,
-    /// In etcd, which all allocators share: a restart continues at once.
-    Etcd,
+lessor_protocol::words! {
+    /// Where an allocator keeps its books.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+    pub(crate) enum Store {
+        /// In memory only: a restart lends nothing until all that was lent before has ended and left every window.
+        Memory = "memory",
+        /// In a file beside its configuration: a restart continues from it.
+        #[default]
+        Embedded = "embedded",
+        /// In Redis, which all allocators share: a restart continues at once.
+        Redis = "redis",
+        /// In PostgreSQL, which all allocators share: a restart continues at once.
+        Postgres = "postgres",
+        /// In etcd, which all allocators share: a restart continues at once.
+        Etcd = "etcd",
+    }
 }
 
 impl Store {
-    /// Returns its word in configurations.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Store::Memory => "memory",
-            Store::Embedded => "embedded",
-            Store::Redis => "redis",
-            Store::Postgres => "postgres",
-            Store::Etcd => "etcd",
-        }
-    }
-
     /// Whether several allocators share it.
     pub(crate) fn is_shared(self) -> bool {
         matches!(self, Store::Redis | Store::Postgres | Store::Etcd)

@@ -19,7 +19,7 @@ use lessor_sim::network::Latency;
 use lessor_sim::policy::Policy;
 use lessor_sim::setup::Setup;
 use lessor_sim::text::{self, bare};
-use lessor_sim::traffic::{WORKLOADS, Workload};
+use lessor_sim::traffic::Workload;
 use lessor_sim::{SECOND, generator, replay, soak};
 use numbers::within;
 use runs::{Job, Run};
@@ -161,8 +161,8 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Failure> {
 }
 
 fn parse_workload(text: &str) -> Result<Workload, String> {
-    let known = WORKLOADS.iter().find(|(name, _)| *name == text).map(|&(_, workload)| workload);
-    known.ok_or_else(|| format!("use one of {}", WORKLOADS.map(|(name, _)| name).join(", ")))
+    Workload::named(text)
+        .ok_or_else(|| format!("use one of {}", Workload::ALL.map(Workload::name).join(", ")))
 }
 
 /// Runs the one `setup`, and prints it and the result; returns false if an invariant failed.
@@ -249,8 +249,7 @@ impl SimulateArgs {
     /// Describes the simulation in one line.
     fn title(&self, chosen: &Chosen) -> String {
         let ease_off = if chosen.plan.ease_off { ", easing off" } else { "" };
-        let workload = WORKLOADS.iter().find(|(_, workload)| *workload == self.workload);
-        let workload = workload.map_or("", |(name, _)| name);
+        let workload = self.workload.name();
         let limits = if self.limits > 1 { format!("{} limits, ", self.limits) } else { String::new() };
         let rtt_ms = self.rtt_ms.iter().map(f64::to_string).collect::<Vec<_>>().join(", ");
         format!(

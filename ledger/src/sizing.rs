@@ -128,22 +128,21 @@ pub enum State {
     Scarce,
 }
 
-/// A [`State`] without its figures, for metrics and pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scarcity {
-    /// See [`State::Abundant`].
-    #[default]
-    Abundant,
-    /// See [`State::Draining`].
-    Draining,
-    /// See [`State::Scarce`].
-    Scarce,
+lessor_protocol::words! {
+    /// A [`State`] without its figures, for metrics and pages.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Scarcity {
+        /// See [`State::Abundant`].
+        #[default]
+        Abundant = "rich",
+        /// See [`State::Draining`].
+        Draining = "drain",
+        /// See [`State::Scarce`].
+        Scarce = "trickle",
+    }
 }
 
 impl Scarcity {
-    /// All values.
-    pub const ALL: [Scarcity; 3] = [Scarcity::Abundant, Scarcity::Draining, Scarcity::Scarce];
-
     /// Classifies a pool whose sessions need `needs` permits in a term.
     pub fn of(needs: u128, supply: Supply) -> Self {
         if needs <= u128::from(supply.within_term) {
@@ -152,15 +151,6 @@ impl Scarcity {
             Scarcity::Draining
         } else {
             Scarcity::Scarce
-        }
-    }
-
-    /// Returns its stable word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Scarcity::Abundant => "rich",
-            Scarcity::Draining => "drain",
-            Scarcity::Scarce => "trickle",
         }
     }
 }

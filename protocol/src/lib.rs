@@ -21,8 +21,8 @@
 //! refusal), [`observed`] (what the vendor says of its own count), [`fallback`] and [`safe_share`] (without an
 //! allocator), [`sizing`] (how many permits a demand needs), [`wire`] (all of it as JSON), [`recovery`] (what follows
 //! an error), [`push`] (events that an allocator sends), [`trace`] (spans), [`unix`] (addresses of an allocator on the
-//! same machine), [`entropy`] (numbers of sessions), [`foreign`] (texts of other programs). The rules of a contract are
-//! the lender's alone: a node never sees one.
+//! same machine), [`entropy`] (numbers of sessions), [`foreign`] (texts of other programs), [`words!`] (enums with
+//! words for values). The rules of a contract are the lender's alone: a node never sees one.
 
 pub mod clock;
 pub mod entropy;
@@ -43,6 +43,7 @@ pub mod tick;
 pub mod trace;
 pub mod unix;
 pub mod wire;
+mod words;
 
 pub use clock::{CLOCK, Clock};
 pub use exchange::{Answer, Ask, Grant, InFlight, Rate, RateClaim, RateLease, Refusal, RefusalReason};

@@ -12,51 +12,34 @@ use lessor_protocol::{
 };
 use std::time::Duration;
 
-/// How an adversary breaks the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
-    /// Takes all it can get, claims to need more, and never spends any of it.
-    Hoard,
-    /// Spends every grant at once and claims to need far more.
-    Overstate,
-    /// Spends every grant at once, wants much, and reports no demand.
-    Understate,
-    /// Claims to hold permits that it has spent.
-    Claim,
-    /// Makes up its totals, which fall and jump.
-    Forge,
-    /// Numbers its asks in jumps, up to the largest number, and sends old asks again.
-    Jump,
-    /// Spends nothing and reports everything as spent.
-    Pretend,
-    /// Asks a thousand times a second.
-    Flood,
-    /// Asks again long before it was told to, and spends its grants.
-    Hurry,
-    /// Begins a new session for each ask.
-    Crowd,
+lessor_protocol::words! {
+    /// How an adversary breaks the protocol.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Lie {
+        /// Takes all it can get, claims to need more, and never spends any of it.
+        Hoard = "hoard",
+        /// Spends every grant at once and claims to need far more.
+        Overstate = "overstate",
+        /// Spends every grant at once, wants much, and reports no demand.
+        Understate = "understate",
+        /// Claims to hold permits that it has spent.
+        Claim = "claim",
+        /// Makes up its totals, which fall and jump.
+        Forge = "forge",
+        /// Numbers its asks in jumps, up to the largest number, and sends old asks again.
+        Jump = "jump",
+        /// Spends nothing and reports everything as spent.
+        Pretend = "pretend",
+        /// Asks a thousand times a second.
+        Flood = "flood",
+        /// Asks again long before it was told to, and spends its grants.
+        Hurry = "hurry",
+        /// Begins a new session for each ask.
+        Crowd = "crowd",
+    }
 }
 
-/// Each lie and its name in setups.
-pub const LIES: [(&str, Lie); 10] = [
-    ("hoard", Lie::Hoard),
-    ("overstate", Lie::Overstate),
-    ("understate", Lie::Understate),
-    ("claim", Lie::Claim),
-    ("forge", Lie::Forge),
-    ("jump", Lie::Jump),
-    ("pretend", Lie::Pretend),
-    ("flood", Lie::Flood),
-    ("hurry", Lie::Hurry),
-    ("crowd", Lie::Crowd),
-];
-
 impl Lie {
-    /// Returns the name of the lie in setups.
-    pub fn name(self) -> &'static str {
-        LIES.iter().find(|(_, lie)| *lie == self).expect("all are listed").0
-    }
-
     /// Whether the adversary spends. If so, no claim of it may make that spending wrong.
     fn spends(self) -> bool {
         matches!(self, Lie::Overstate | Lie::Understate | Lie::Claim | Lie::Jump | Lie::Hurry)
@@ -292,7 +275,7 @@ mod tests {
     /// Permits in hand never exceed the last claim of held permits, and are never reported as spent.
     #[test]
     fn a_foe_spends_nothing_that_it_said_is_gone() {
-        for (seed, (_, lie)) in LIES.into_iter().enumerate() {
+        for (seed, lie) in Lie::ALL.into_iter().enumerate() {
             let rng = fastrand::Rng::with_seed(seed as u64);
             let mut adversary = Adversary::new(lie, HostClock::new(SECOND, 0), 1, rng);
             for step in 0..200 {

@@ -8,14 +8,14 @@ pub mod removed;
 mod sharing;
 pub mod topologies;
 
-use crate::adversary::{LIES, Lie};
+use crate::adversary::Lie;
 use crate::edges::{EDGES, Edge};
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
 use crate::setup::{Setup, plan};
 use crate::text::bare;
-use crate::traffic::WORKLOADS;
+use crate::traffic::Workload;
 use crate::world::{longest, sustained};
 use crate::{MILLI, SECOND};
 use lessor_ledger::pool::Plan;
@@ -76,7 +76,7 @@ pub fn draw(seed: u64) -> Setup {
         },
         nodes,
         identities: pools::draw_identities(seed),
-        workload: WORKLOADS[rng.usize(..WORKLOADS.len())].1,
+        workload: Workload::ALL[rng.usize(..Workload::ALL.len())],
         demand: (sustained * load).clamp(2.0, DEMAND_MAX),
         cost_max: if rng.u32(..3) == 0 { rng.u64(1..=ceiling.clamp(1, 6)) } else { 1 },
         patience: if rng.bool() { 0 } else { log_uniform(rng, MILLI, 2 * SECOND) },
@@ -184,7 +184,7 @@ pub fn outside(mut setup: Setup, rng: &mut fastrand::Rng) -> Setup {
 /// Draws how a caller outside the fleet uses part of the vendor's quota. The vendor reports what is left.
 fn draw_outside(rng: &mut fastrand::Rng, ceiling: u64, setup: &mut Setup) {
     setup.plan.sharing.vendor = Trust {
-        believe: Believe::ALL[rng.usize(..3)].1,
+        believe: Believe::ALL[rng.usize(..3)],
         longest: Duration::from_nanos(log_uniform(rng, 20 * MILLI, 3 * SECOND)),
         keep_percent: rng.u64(1..=100),
         ease: Duration::from_nanos(rng.u64(0..SECOND)),
@@ -400,7 +400,7 @@ fn draw_faults(rng: &mut fastrand::Rng) -> Faults {
 /// Draws no adversaries in half of all runs, otherwise one to three.
 fn draw_adversaries(rng: &mut fastrand::Rng) -> Vec<Lie> {
     let count = if rng.bool() { 0 } else { rng.usize(1..=3) };
-    (0..count).map(|_| LIES[rng.usize(..LIES.len())].1).collect()
+    (0..count).map(|_| Lie::ALL[rng.usize(..Lie::ALL.len())]).collect()
 }
 
 /// Draws a number with a uniform logarithm: as often between 1 and 10 as between 10 and 100.

@@ -1,37 +1,24 @@
 //! The policy that decides how many permits a node gets: Lessor's, or another system's to compare with. `lessor
 //! simulate` picks one and the world runs it; `rival` has what a rival does.
 
-/// A way to size leases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// The shipping pool, refill and slot.
-    Lessor,
-    /// Each node has an even share of the limit for itself.
-    StaticSplit,
-    /// All leases are of one size.
-    FixedLeases,
-    /// Leases of ten seconds of the average use, and 5,000.
-    TenAverages,
-    /// Leases of five seconds of the average use, and a tenth more.
-    FiveAverages,
+lessor_protocol::words! {
+    /// A way to size leases. Tables have this order.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Policy {
+        /// The shipping pool, refill and slot.
+        Lessor = "lessor",
+        /// Each node has an even share of the limit for itself.
+        StaticSplit = "static_split",
+        /// All leases are of one size.
+        FixedLeases = "fixed_leases",
+        /// Leases of ten seconds of the average use, and 5,000.
+        TenAverages = "ten_averages",
+        /// Leases of five seconds of the average use, and a tenth more.
+        FiveAverages = "five_averages",
+    }
 }
 
 impl Policy {
-    /// Lessor and all rivals, in the order of tables.
-    pub const ALL: [Policy; 5] =
-        [Policy::Lessor, Policy::StaticSplit, Policy::FixedLeases, Policy::TenAverages, Policy::FiveAverages];
-
-    /// Returns the name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Policy::Lessor => "lessor",
-            Policy::StaticSplit => "static_split",
-            Policy::FixedLeases => "fixed_leases",
-            Policy::TenAverages => "ten_averages",
-            Policy::FiveAverages => "five_averages",
-        }
-    }
-
     /// Returns the name above a column.
     pub fn heading(self) -> &'static str {
         match self {

@@ -235,58 +235,33 @@ impl Setup {
     }
 }
 
-/// How long calls take where the limit caps those in flight, and whether they say that they end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Calls {
-    /// Most are short, a few take the longest time. Some never say that they end.
-    #[default]
-    Mixed,
-    /// All take the longest time, and none says that it ends.
-    Silent,
-    /// Each takes any time up to the longest, and all say that they end.
-    Even,
-    /// As [`Calls::Even`], but some take ten times the longest time.
-    Overlong,
-}
-
-impl Calls {
-    /// All kinds, with their names in setups.
-    pub const ALL: [(&str, Calls); 4] = [
-        ("mixed", Calls::Mixed),
-        ("silent", Calls::Silent),
-        ("even", Calls::Even),
-        ("overlong", Calls::Overlong),
-    ];
-
-    /// Returns the name in setups.
-    pub fn name(self) -> &'static str {
-        Calls::ALL.iter().find(|(_, calls)| *calls == self).expect("all are listed").0
+lessor_protocol::words! {
+    /// How long calls take where the limit caps those in flight, and whether they say that they end.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Calls {
+        /// Most are short, a few take the longest time. Some never say that they end.
+        #[default]
+        Mixed = "mixed",
+        /// All take the longest time, and none says that it ends.
+        Silent = "silent",
+        /// Each takes any time up to the longest, and all say that they end.
+        Even = "even",
+        /// As [`Calls::Even`], but some take ten times the longest time.
+        Overlong = "overlong",
     }
 }
 
-/// A mistake made on purpose, to see it reported.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sabotage {
-    /// No mistake.
-    #[default]
-    None,
-    /// The oracle takes the limit to be one smaller.
-    StricterOracle,
-    /// Nodes leave the last spent permit out of each ask.
-    UnderReport,
-}
-
-impl Sabotage {
-    /// All mistakes, with their names in setups.
-    pub const ALL: [(&str, Sabotage); 3] = [
-        ("none", Sabotage::None),
-        ("stricter_oracle", Sabotage::StricterOracle),
-        ("under_report", Sabotage::UnderReport),
-    ];
-
-    /// Returns the name in setups.
-    pub fn name(self) -> &'static str {
-        Sabotage::ALL.iter().find(|(_, sabotage)| *sabotage == self).expect("all are listed").0
+lessor_protocol::words! {
+    /// A mistake made on purpose, to see it reported.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Sabotage {
+        /// No mistake.
+        #[default]
+        None = "none",
+        /// The oracle takes the limit to be one smaller.
+        StricterOracle = "stricter_oracle",
+        /// Nodes leave the last spent permit out of each ask.
+        UnderReport = "under_report",
     }
 }
 
@@ -353,7 +328,7 @@ const OPTIONS: [&str; 11] = [
 
 /// Reads windows of a calendar if `per` names a unit, or else of that length.
 fn parse_windows(per: &str, options: &BTreeMap<&str, &str>) -> Result<Windows, String> {
-    let Ok(unit) = Unit::named(per) else {
+    let Some(unit) = Unit::named(per) else {
         let per = span(per)?;
         return match options.get("anchor").copied() {
             None | Some("epoch") => Ok(Windows::Epoch { per }),

@@ -6,13 +6,13 @@
 //! and the longest one. Missing words are as in [`bare`].
 
 use crate::SECOND;
-use crate::adversary::LIES;
+use crate::adversary::Lie;
 use crate::faults::{Fault, Faults};
 use crate::live;
 use crate::network::Latency;
 use crate::setup::{Calls, Sabotage, Setup, parse_rules, plan};
 use crate::topology::{Fate, Lag, Regions, Shared, Topology};
-use crate::traffic::{WORKLOADS, Workload};
+use crate::traffic::Workload;
 use lessor_ledger::Rule;
 use lessor_ledger::pool::Plan;
 use lessor_ledger::rule::{RefillStyle, TokenBucket, Windows};
@@ -186,14 +186,14 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "nodes" => setup.nodes = number(value)?,
         "pools" => setup.pools = number(value)?,
         "foes" => {
-            let adversaries = value.split(',').map(|name| one_of(name, LIES.into_iter()));
+            let adversaries = value.split(',').map(|name| one_of(name, Lie::named));
             setup.adversaries = adversaries.collect::<Result<_, _>>()?;
         }
         "live" => setup.live = value.split('|').map(live::parse).collect::<Result<_, _>>()?,
-        "workload" => setup.workload = one_of(value, WORKLOADS.into_iter())?,
+        "workload" => setup.workload = one_of(value, Workload::named)?,
         "demand" => setup.demand = number(value)?,
         "cost_max" => setup.cost_max = number(value)?,
-        "calls" => setup.calls = one_of(value, Calls::ALL.into_iter())?,
+        "calls" => setup.calls = one_of(value, Calls::named)?,
         "reserves" => setup.reserves = number(value)?,
         "in_vain" => setup.in_vain = number(value)?,
         "sprees" => setup.sprees = number(value)?,
@@ -206,9 +206,9 @@ fn hear(setup: &mut Setup, name: &str, value: &str) -> Result<(), String> {
         "start" => setup.start = number(value)?,
         "lasts" => setup.lasts = number(value)?,
         "then_calm" => setup.then_calm = number(value)?,
-        "sabotage" => setup.sabotage = one_of(value, Sabotage::ALL.into_iter())?,
+        "sabotage" => setup.sabotage = one_of(value, Sabotage::named)?,
         _ => {
-            let fault = one_of(name, Fault::ALL.into_iter())?;
+            let fault = one_of(name, Fault::named)?;
             match value.split_once('/') {
                 Some((every, longest)) => {
                     setup.faults.every.insert(fault, (number(every)?, number(longest)?));
@@ -270,7 +270,7 @@ fn hear_shared(topology: &mut Topology, name: &str, value: &str) -> Result<(), S
     };
     match name {
         "fates" => {
-            let fates = value.split(',').map(|name| one_of(name, Fate::ALL.into_iter()));
+            let fates = value.split(',').map(|name| one_of(name, Fate::named));
             shared.fates = fates.collect::<Result<_, _>>()?;
         }
         "ways" => shared.ways = value.split(',').map(way).collect::<Result<_, _>>()?,
@@ -299,7 +299,7 @@ fn trust(text: &str) -> Result<Trust, String> {
         return Err(format!("{text:?}: say for example trim/1000000000/10/0"));
     };
     Ok(Trust {
-        believe: one_of(believe, Believe::ALL.into_iter())?,
+        believe: one_of(believe, Believe::named)?,
         longest: Duration::from_nanos(number(longest)?),
         keep_percent: number(keep_percent)?,
         ease: Duration::from_nanos(number(ease)?),
@@ -310,9 +310,8 @@ fn number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?} cannot be read"))
 }
 
-fn one_of<T>(name: &str, known: impl Iterator<Item = (&'static str, T)>) -> Result<T, String> {
-    let mut known = known;
-    known.find(|(other, _)| *other == name).map(|(_, it)| it).ok_or(format!("{name:?} is not known"))
+fn one_of<T>(name: &str, named: fn(&str) -> Option<T>) -> Result<T, String> {
+    named(name).ok_or(format!("{name:?} is not known"))
 }
 
 /// Writes `rules` as [`parse_rules`] reads them, with commas for spaces.
@@ -378,7 +377,7 @@ mod tests {
     fn a_setup_is_read_back_as_it_was_written() {
         for seed in 0..500 {
             let mut drawn = draw(seed);
-            drawn.sabotage = Sabotage::ALL[seed as usize % Sabotage::ALL.len()].1;
+            drawn.sabotage = Sabotage::ALL[seed as usize % Sabotage::ALL.len()];
             let read = read(&write(&drawn)).expect("what was written");
             assert_eq!(Setup { replay: drawn.replay.clone(), ..read }, drawn);
         }

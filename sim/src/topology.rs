@@ -44,48 +44,30 @@ pub struct Shared {
     pub lag: Option<Lag>,
 }
 
-/// A fate of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// A replica copies all of it.
-    Copied,
-    /// The store's clock is set.
-    Set,
-    /// The clock is set, and set again by more than a second before all have heard of it: no allocator could tell less.
-    SetTwice,
-    /// An operator empties the store, on the same timeline.
-    Emptied,
-    /// The store is emptied while an allocator that knows the head first asks it: just before it reads a root, or
-    /// writes one it has read. An allocator that holds nothing is not asked what it holds.
-    EmptiedUnderway,
-    /// The store goes on with what the replica has, on another timeline.
-    Behind,
-    /// The store goes on with all that it had, on another timeline.
-    Started,
-    /// As [`Fate::Started`], on a server whose clock is a few milliseconds off: less than allocators may be off the
-    /// time.
-    Replaced,
-    /// All allocators die, and the clock is set by more than two seconds before any of them is back.
-    SetUnwatched,
-}
-
-impl Fate {
-    /// All fates, with their names in setups.
-    pub const ALL: [(&str, Fate); 9] = [
-        ("copied", Fate::Copied),
-        ("set", Fate::Set),
-        ("set_twice", Fate::SetTwice),
-        ("set_unwatched", Fate::SetUnwatched),
-        ("emptied", Fate::Emptied),
-        ("emptied_underway", Fate::EmptiedUnderway),
-        ("behind", Fate::Behind),
-        ("started", Fate::Started),
-        ("replaced", Fate::Replaced),
-    ];
-
-    /// Returns the name in setups.
-    pub fn name(self) -> &'static str {
-        Fate::ALL.iter().find(|(_, fate)| *fate == self).expect("all are listed").0
+lessor_protocol::words! {
+    /// A fate of a store.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fate {
+        /// A replica copies all of it.
+        Copied = "copied",
+        /// The store's clock is set.
+        Set = "set",
+        /// The clock is set, and set again by more than a second before all have heard of it: no allocator could tell less.
+        SetTwice = "set_twice",
+        /// An operator empties the store, on the same timeline.
+        Emptied = "emptied",
+        /// The store is emptied while an allocator that knows the head first asks it: just before it reads a root, or
+        /// writes one it has read. An allocator that holds nothing is not asked what it holds.
+        EmptiedUnderway = "emptied_underway",
+        /// The store goes on with what the replica has, on another timeline.
+        Behind = "behind",
+        /// The store goes on with all that it had, on another timeline.
+        Started = "started",
+        /// As [`Fate::Started`], on a server whose clock is a few milliseconds off: less than allocators may be off the
+        /// time.
+        Replaced = "replaced",
+        /// All allocators die, and the clock is set by more than two seconds before any of them is back.
+        SetUnwatched = "set_unwatched",
     }
 }
 

@@ -3,49 +3,30 @@
 
 use crate::SECOND;
 
-/// The shape of demand. `--demand` is its average in total.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Workload {
-    /// The same rate everywhere, always.
-    Steady,
-    /// The n-th node has 1/n of the first one's rate.
-    Zipf,
-    /// Zipf, and each node's rate jumps ×5 or ÷5 about every three seconds; the sum is kept.
-    ZipfJumps,
-    /// All nodes together ×5 for about a second, then ÷5.
-    Bursts,
-    /// Half of the nodes are steady; one of the others has half of all demand, another one every five seconds.
-    HotSpot,
-    /// Silence, and all nodes at once at each boundary.
-    Herd,
-    /// One node calls, the others only exist.
-    Single,
-    /// One node in a hundred calls, the others only exist.
-    Idle,
-    /// A real day, a minute of it each second.
-    Trace,
-    /// Steady, but the last node wants a fifth of what the others want.
-    Modest,
-}
-
-/// Each workload and its name on the command line.
-pub const WORKLOADS: [(&str, Workload); 10] = [
-    ("steady", Workload::Steady),
-    ("zipf", Workload::Zipf),
-    ("zipf-jumps", Workload::ZipfJumps),
-    ("bursts", Workload::Bursts),
-    ("hot-spot", Workload::HotSpot),
-    ("herd", Workload::Herd),
-    ("single", Workload::Single),
-    ("idle", Workload::Idle),
-    ("trace", Workload::Trace),
-    ("modest", Workload::Modest),
-];
-
-impl Workload {
-    /// Returns the name on the command line and in setups.
-    pub fn name(self) -> &'static str {
-        WORKLOADS.iter().find(|(_, workload)| *workload == self).expect("all are listed").0
+lessor_protocol::words! {
+    /// The shape of demand. `--demand` is its average in total.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Workload {
+        /// The same rate everywhere, always.
+        Steady = "steady",
+        /// The n-th node has 1/n of the first one's rate.
+        Zipf = "zipf",
+        /// Zipf, and each node's rate jumps ×5 or ÷5 about every three seconds; the sum is kept.
+        ZipfJumps = "zipf-jumps",
+        /// All nodes together ×5 for about a second, then ÷5.
+        Bursts = "bursts",
+        /// Half of the nodes are steady; one of the others has half of all demand, another one every five seconds.
+        HotSpot = "hot-spot",
+        /// Silence, and all nodes at once at each boundary.
+        Herd = "herd",
+        /// One node calls, the others only exist.
+        Single = "single",
+        /// One node in a hundred calls, the others only exist.
+        Idle = "idle",
+        /// A real day, a minute of it each second.
+        Trace = "trace",
+        /// Steady, but the last node wants a fifth of what the others want.
+        Modest = "modest",
     }
 }
 

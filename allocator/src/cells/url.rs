@@ -26,28 +26,18 @@ pub struct StoreUrl {
     pub(super) place: Place,
 }
 
-/// The kind of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreKind {
-    /// In this process.
-    Memory,
-    /// Redis or Valkey.
-    Redis,
-    /// PostgreSQL.
-    Postgres,
-    /// etcd.
-    Etcd,
-}
-
-impl StoreKind {
-    /// Its name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            StoreKind::Memory => "memory",
-            StoreKind::Redis => "redis",
-            StoreKind::Postgres => "postgres",
-            StoreKind::Etcd => "etcd",
-        }
+lessor_protocol::words! {
+    /// The kind of a store.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum StoreKind {
+        /// In this process.
+        Memory = "memory",
+        /// Redis or Valkey.
+        Redis = "redis",
+        /// PostgreSQL.
+        Postgres = "postgres",
+        /// etcd.
+        Etcd = "etcd",
     }
 }
 

@@ -297,7 +297,7 @@ pub(super) fn pool(id: &PoolId, view: &PoolView) -> Value {
     let books = &view.books;
     let mut body = json!({
         "available": view.available,
-        "state": view.forecast.standing.word(),
+        "state": view.forecast.standing.name(),
         "outstanding": books.outstanding,
         "in_flight": view.in_flight,
         "lessees": view.sessions,

@@ -100,7 +100,7 @@ impl LimitMetrics {
         let kinds = Disagreed::default().by_kind().into_iter();
         let disagreed = kinds
             .map(|(how, _)| counter!("lessor_vendor_disagreed_total", "limit" => name.clone(), "how" => how));
-        let states = Scarcity::ALL.map(Scarcity::word).into_iter();
+        let states = Scarcity::ALL.map(Scarcity::name).into_iter();
         let states =
             states.map(|state| gauge!("lessor_state_pools", "limit" => name.clone(), "state" => state));
         let ranks = RANKS

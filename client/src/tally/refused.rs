@@ -5,21 +5,23 @@ use super::Totals;
 use crate::slot::{SLOT_MAX, STRIPES_MAX};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Why a call was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// The lease is spent, and the pool had no more permits.
-    Empty,
-    /// An operator has paused the limit, or the vendor has asked for a pause.
-    Paused,
-    /// No lease, and no allocator answers.
-    Unreachable,
-    /// The allocator lends nothing: the limit, the key or the room for it is missing.
-    Unknown,
-    /// The call wants more permits than one call can ever take.
-    TooLarge,
-    /// The allocator lends nothing yet, because leases that it may have forgotten have not ended.
-    Quarantine,
+lessor_protocol::words! {
+    /// Why a call was refused.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Reason {
+        /// The lease is spent, and the pool had no more permits.
+        Empty = "empty",
+        /// An operator has paused the limit, or the vendor has asked for a pause.
+        Paused = "paused",
+        /// No lease, and no allocator answers.
+        Unreachable = "unreachable",
+        /// The allocator lends nothing: the limit, the key or the room for it is missing.
+        Unknown = "unknown",
+        /// The call wants more permits than one call can ever take.
+        TooLarge = "too_large",
+        /// The allocator lends nothing yet, because leases that it may have forgotten have not ended.
+        Quarantine = "quarantine",
+    }
 }
 
 /// Refused permits by reason, in cache lines that only the threads of this cell write.
@@ -30,28 +32,6 @@ struct Cell([AtomicU64; Reason::ALL.len()]);
 /// Refused permits by reason, in cells by thread.
 #[derive(Debug)]
 pub(super) struct Cells([Cell; STRIPES_MAX]);
-
-impl Reason {
-    pub(crate) const ALL: [Reason; 6] = [
-        Reason::Empty,
-        Reason::Paused,
-        Reason::Unreachable,
-        Reason::Unknown,
-        Reason::TooLarge,
-        Reason::Quarantine,
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Reason::Empty => "empty",
-            Reason::Paused => "paused",
-            Reason::Unreachable => "unreachable",
-            Reason::Unknown => "unknown",
-            Reason::TooLarge => "too_large",
-            Reason::Quarantine => "quarantine",
-        }
-    }
-}
 
 impl Cells {
     pub(super) fn new() -> Self {

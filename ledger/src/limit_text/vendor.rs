@@ -21,12 +21,11 @@ pub(super) fn trust(raw: Option<&RawVendor>) -> Result<Trust, String> {
     let believe = match believe {
         None => default.believe,
         Some(word) => {
-            let known = Believe::ALL.iter().find(|(name, _)| name == word);
             let problem = || {
-                let words = Believe::ALL.map(|(name, _)| name).join(", ");
+                let words = Believe::ALL.map(Believe::name).join(", ");
                 format!("vendor.believe is {word:?}: use one of {words}")
             };
-            known.ok_or_else(problem)?.1
+            Believe::named(word).ok_or_else(problem)?
         }
     };
     let longest = longest.map_or(default.longest, |Timespan(span)| span);

@@ -13,44 +13,20 @@ use jiff::{Timestamp, ToSpan};
 use lessor_protocol::Moment;
 use std::time::Duration;
 
-/// The kinds of calendar windows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// From full minute to full minute.
-    Minute,
-    /// From full hour to full hour.
-    Hour,
-    /// From midnight to midnight.
-    Day,
-    /// From a weekday to the same weekday of the next week.
-    Week,
-    /// From a day of the month to the same day of the next month.
-    Month,
-}
-
-impl Unit {
-    /// All units.
-    pub const ALL: [Unit; 5] = [Unit::Minute, Unit::Hour, Unit::Day, Unit::Week, Unit::Month];
-
-    /// Returns the unit's name in configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Unit::Minute => "minute",
-            Unit::Hour => "hour",
-            Unit::Day => "day",
-            Unit::Week => "week",
-            Unit::Month => "month",
-        }
-    }
-
-    /// Returns the unit called `name`.
-    ///
-    /// # Errors
-    /// If there is none.
-    pub fn named(name: &str) -> Result<Self, RuleError> {
-        let unit = Unit::ALL.into_iter().find(|unit| unit.name() == name);
-        let problem = || format!("is {name:?}: use \"minute\", \"hour\", \"day\", \"week\" or \"month\"");
-        unit.ok_or_else(|| RuleError { field: "calendar", problem: problem() })
+lessor_protocol::words! {
+    /// The kinds of calendar windows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Unit {
+        /// From full minute to full minute.
+        Minute = "minute",
+        /// From full hour to full hour.
+        Hour = "hour",
+        /// From midnight to midnight.
+        Day = "day",
+        /// From a weekday to the same weekday of the next week.
+        Week = "week",
+        /// From a day of the month to the same day of the next month.
+        Month = "month",
     }
 }
 

@@ -73,7 +73,10 @@ fn windows(raw: &RawRule) -> Result<Windows, String> {
     }
     only(raw, &["limit", "calendar", "anchor_day", "zone"])?;
     let zone = raw.zone.as_deref().map_or(Ok(Zone::utc()), Zone::try_new).map_err(said)?;
-    let calendar = Calendar::new(Unit::named(calendar).map_err(said)?, zone);
+    let unit = Unit::named(calendar).ok_or_else(|| {
+        format!("calendar is {calendar:?}: use \"minute\", \"hour\", \"day\", \"week\" or \"month\"")
+    });
+    let calendar = Calendar::new(unit?, zone);
     let calendar = match &raw.anchor_day {
         None => Ok(calendar),
         Some(AnchorDay::Number(day)) => calendar.with_anchor_day(*day),

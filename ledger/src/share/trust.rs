@@ -16,25 +16,16 @@ pub struct Trust {
     pub ease: Duration,
 }
 
-/// What is done about a vendor's word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Believe {
-    /// Nothing.
-    Off,
-    /// Nothing is lent for as long as the vendor asks to be left alone.
-    Pause,
-    /// As [`Believe::Pause`], and no more is lent than the vendor has left, or says that the contract is.
-    Trim,
-}
-
-impl Believe {
-    /// All values, with their words in configurations.
-    pub const ALL: [(&'static str, Believe); 3] =
-        [("off", Believe::Off), ("pause", Believe::Pause), ("trim", Believe::Trim)];
-
-    /// Returns its word in configurations.
-    pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, it)| *it == self).expect("all are listed").0
+lessor_protocol::words! {
+    /// What is done about a vendor's word.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Believe {
+        /// Nothing.
+        Off = "off",
+        /// Nothing is lent for as long as the vendor asks to be left alone.
+        Pause = "pause",
+        /// As [`Believe::Pause`], and no more is lent than the vendor has left, or says that the contract is.
+        Trim = "trim",
     }
 }
 

@@ -154,7 +154,7 @@ fn what_is_wrong_with_a_rule_is_named() {
         ),
         (
             "kind = \"fixed_window\"\nlimit = 1\ncalendar = \"year\" # <-",
-            ("rules[1].calendar", "\"year\"", "\"month\""),
+            ("rules[1].calendar", "\"year\"", "use \"minute\", \"hour\", \"day\", \"week\" or \"month\""),
         ),
         (
             "kind = \"fixed_window\"\nlimit = 1\ncalendar = \"day\"\nper = \"24h\" # <-",

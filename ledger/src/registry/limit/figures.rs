@@ -44,7 +44,7 @@ impl Figures {
                 Scarcity::Draining => drain,
                 Scarcity::Scarce => trickle,
             };
-            (standing.word(), pools)
+            (standing.name(), pools)
         })
     }
 }

@@ -6,7 +6,7 @@ use lessor_ledger::rule::Concurrency;
 use lessor_sim::faults::Fault;
 use lessor_sim::network::Latency;
 use lessor_sim::setup::Setup;
-use lessor_sim::traffic::WORKLOADS;
+use lessor_sim::traffic::Workload;
 use lessor_sim::{MILLI, SECOND};
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) fn written_flow(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
 pub(super) fn writing(setup: Setup, dice: &mut fastrand::Rng) -> Setup {
     let mut setup = restarts(setup, dice);
     setup.faults.every.insert(Fault::AllocatorRestart, (SECOND, 50 * MILLI));
-    setup.workload = WORKLOADS[dice.usize(..WORKLOADS.len())].1;
+    setup.workload = Workload::ALL[dice.usize(..Workload::ALL.len())];
     setup.latency = Latency { one_way: MILLI, jitter: MILLI };
     setup.store = if dice.bool() { dice.u64(MILLI / 2..=10 * MILLI) } else { dice.u64(30..=100) * MILLI };
     setup.nodes = dice.usize(1..=4);

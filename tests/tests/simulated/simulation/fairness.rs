@@ -7,7 +7,7 @@ use lessor_ledger::rule::term;
 use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use lessor_sim::SECOND;
-use lessor_sim::adversary::{LIES, Lie};
+use lessor_sim::adversary::Lie;
 use lessor_sim::setup::{Setup, parse_rules};
 use lessor_sim::soak::run;
 use lessor_sim::traffic::Workload;
@@ -152,9 +152,8 @@ fn asking_sooner_than_told_brings_no_more_than_an_even_share() {
 #[test]
 fn all_lies_at_once_break_no_promise() {
     for limit in KINDS.into_iter().chain(["sliding_window 3/200ms", "token_bucket 5/1s capacity 2"]) {
-        let adversaries: Vec<Lie> = LIES.iter().map(|&(_, lie)| lie).collect();
         for ease_off in [false, true] {
-            let mut all = Setup { adversaries: adversaries.clone(), then_calm: true, ..saturated(limit, 3) };
+            let mut all = Setup { adversaries: Lie::ALL.to_vec(), then_calm: true, ..saturated(limit, 3) };
             all.plan.ease_off = ease_off;
             assert!(clean(all).admissions > 0, "{limit}");
         }
