@@ -3,6 +3,7 @@
 
 mod corpus;
 mod family;
+mod play;
 mod pool;
 mod regions;
 mod replay;
