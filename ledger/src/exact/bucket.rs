@@ -6,16 +6,12 @@ use super::Exact;
 use crate::rule::token_bucket::refill::Refill;
 use crate::rule::{LeakyBucket, RefillStyle, TokenBucket};
 use crate::{CarryOver, Rule};
-use lessor_protocol::moment::{nanos, span_of};
 use lessor_protocol::{ClockBounds, Moment, PERMITS_MAX};
-use std::time::Duration;
 
 /// The books of a bucket.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     rule: TokenBucket,
-    /// Nanoseconds in which `refill` permits come, at least 1.
-    per: u64,
     now: Moment,
     /// Permits in the bucket, below 2^53 either way.
     level: i64,
@@ -23,45 +19,23 @@ pub(super) struct Bucket {
     is_steady: bool,
     /// Permits by which the level may exceed the capacity, since a top-up.
     surplus: u64,
-    gain: Gain,
+    /// As in the allocator, on clocks without drift.
+    refill: Refill,
     /// Permits taken since the bucket was last full, and not given back. Time has made good what was taken before.
     taken: u64,
-}
-
-/// How a bucket refills, and how far it is.
-#[derive(Clone, Debug)]
-enum Gain {
-    /// Each permit as soon as its part of the time is over.
-    Even {
-        /// Gained since the last whole permit, in 1/`per` of a permit: below `per`, and 0 while the bucket is full.
-        fraction: u128,
-    },
-    /// All at once.
-    Interval {
-        /// When the next permits come.
-        next: Moment,
-    },
-    /// Slowly at first: as in the allocator, on clocks without drift.
-    Warming(Refill),
 }
 
 impl Bucket {
     /// Creates a bucket at its initial level.
     pub(super) fn new(rule: &TokenBucket, now: Moment) -> Self {
-        let per = nanos(rule.per());
-        let gain = match (rule.warm_up(), rule.refill_style()) {
-            (Some(_), _) => Gain::Warming(Refill::new(rule, no_drift(), now)),
-            (None, RefillStyle::Greedy) => Gain::Even { fraction: 0 },
-            (None, RefillStyle::Interval) => Gain::Interval { next: now + rule.per() },
-        };
+        let no_drift = ClockBounds::try_new(0).expect("no drift is a drift that clocks can have");
         Bucket {
             rule: *rule,
-            per,
             now,
             level: rule.initial().cast_signed(),
             surplus: 0,
             is_steady: false,
-            gain,
+            refill: Refill::new(rule, no_drift, now),
             taken: 0,
         }
     }
@@ -100,7 +74,7 @@ impl Bucket {
         if self.level >= self.capacity() {
             self.level = self.level.min(self.capacity().saturating_add_unsigned(self.surplus));
             self.taken = 0;
-            self.drop_fraction();
+            self.refill.begin_permit();
         }
     }
 
@@ -108,34 +82,6 @@ impl Bucket {
     fn beyond(&self) -> u64 {
         u64::try_from(self.level - self.capacity()).unwrap_or(0)
     }
-
-    fn drop_fraction(&mut self) {
-        if let Gain::Even { fraction } = &mut self.gain {
-            *fraction = 0;
-        }
-    }
-
-    /// Scales the level with the capacity, which was `before`, rounded down.
-    fn scale(&mut self, before: i64) {
-        if before == 0 {
-            return;
-        }
-        let (before, after) = (i128::from(before), i128::from(self.capacity()));
-        // Permits stay below 2^53 and `per` below 2^55: no product leaves 127 bits.
-        let whole = i128::from(self.level) * after;
-        let mut level = whole.div_euclid(before);
-        if let Gain::Even { fraction } = &mut self.gain {
-            let per = i128::from(self.per);
-            let parts = (whole.rem_euclid(before) * per + fraction.cast_signed() * after) / before;
-            level += parts / per;
-            *fraction = (parts % per).cast_unsigned();
-        }
-        self.level = i64::try_from(level).unwrap_or(i64::MAX);
-    }
-}
-
-fn no_drift() -> ClockBounds {
-    ClockBounds::try_new(0).expect("no drift is a drift that clocks can have")
 }
 
 impl Exact for Bucket {
@@ -143,22 +89,8 @@ impl Exact for Bucket {
         let elapsed = now.since(self.now);
         self.now = self.now.max(now);
         let room = u64::try_from(self.capacity() - self.level).unwrap_or(0);
-        let permits = match &mut self.gain {
-            Gain::Even { fraction } => {
-                let parts = *fraction + u128::from(nanos(elapsed)) * u128::from(self.rule.refill());
-                let per = u128::from(self.per);
-                *fraction = parts % per;
-                u64::try_from(parts / per).unwrap_or(u64::MAX)
-            }
-            Gain::Interval { next } if self.now < *next => 0,
-            Gain::Interval { next } => {
-                let times = nanos(self.now.since(*next)) / self.per + 1;
-                *next = *next + Duration::from_nanos(times.saturating_mul(self.per));
-                times.saturating_mul(self.rule.refill())
-            }
-            Gain::Warming(refill) => refill.advance(elapsed, self.now, room, true),
-        };
-        self.add(permits.min(room));
+        let permits = self.refill.advance(elapsed, self.now, room, true);
+        self.add(permits);
     }
 
     fn available(&self) -> u64 {
@@ -172,31 +104,17 @@ impl Exact for Bucket {
         if missing == 0 || permits == 0 {
             return Some(self.now);
         }
-        let refill = self.rule.refill();
-        if needed > self.rule.capacity() || refill == 0 {
+        if needed > self.rule.capacity() {
             return None;
         }
-        match &self.gain {
-            Gain::Even { fraction } => {
-                let parts = u128::from(missing) * u128::from(self.per) - fraction;
-                let wait = parts.div_ceil(u128::from(refill));
-                Some(self.now + span_of(wait))
-            }
-            Gain::Interval { next } => {
-                let more = missing.div_ceil(refill) - 1;
-                Some(*next + Duration::from_nanos(more.saturating_mul(self.per)))
-            }
-            Gain::Warming(refill) => refill.minted_at(self.now, missing),
-        }
+        self.refill.minted_at(self.now, missing)
     }
 
     fn take(&mut self, permits: u64) {
         self.level -= permits.cast_signed();
         self.surplus = self.surplus.min(self.beyond());
         self.taken = self.taken.saturating_add(permits);
-        if let Gain::Warming(refill) = &mut self.gain {
-            refill.spent(permits);
-        }
+        self.refill.spent(permits);
     }
 
     fn refund(&mut self, permits: u64) {
@@ -217,25 +135,19 @@ impl Exact for Bucket {
         if carry_over == CarryOver::Reset {
             return Box::new(fresh);
         }
-        let mut next = Bucket { level: self.level, taken: self.taken, ..fresh };
-        match (&self.gain, &next.gain) {
-            (Gain::Even { .. }, Gain::Even { .. }) | (Gain::Interval { .. }, Gain::Interval { .. }) => {
-                next.gain = self.gain.clone();
-            }
-            // As warm as it was, unless it warms up along another curve: then it begins cold.
-            (Gain::Warming(_), Gain::Warming(_)) if is_same_curve(&self.rule, &next.rule) => {
-                next.gain = self.gain.clone();
-            }
-            (Gain::Even { .. } | Gain::Interval { .. } | Gain::Warming(_), _) => {}
-        }
+        let mut refill = self.refill.clone();
+        assert!(refill.goes_on_by(fresh.refill), "rules are matched by period");
+        let mut next = Bucket { level: self.level, taken: self.taken, refill, ..fresh };
         match carry_over {
             // A debt stays as it is.
-            CarryOver::Proportional if self.level > 0 => next.scale(self.capacity()),
+            CarryOver::Proportional if self.level > 0 && self.rule.capacity() > 0 => {
+                next.level = next.refill.scale(self.level, self.rule.capacity(), next.rule.capacity());
+            }
             CarryOver::Additive => {
                 let (level, least) = (self.level + next.capacity() - self.capacity(), self.level.min(0));
                 next.level = level.max(least);
                 if level < least {
-                    next.drop_fraction();
+                    next.refill.begin_permit();
                 }
             }
             CarryOver::AsIs | CarryOver::Proportional | CarryOver::Reset => {}
@@ -246,21 +158,11 @@ impl Exact for Bucket {
 
     fn is_fresh(&self) -> bool {
         let is_full = self.level == self.capacity() && self.rule.initial() == self.rule.capacity();
-        is_full
-            && match &self.gain {
-                Gain::Even { .. } => true,
-                // A new bucket would refill at other instants.
-                Gain::Interval { .. } => false,
-                Gain::Warming(refill) => refill.is_fresh(),
-            }
+        // At intervals a new bucket would refill at other instants.
+        is_full && self.rule.refill_style() == RefillStyle::Greedy && self.refill.is_fresh()
     }
 
     fn copy(&self) -> Box<dyn Exact> {
         Box::new(self.clone())
     }
-}
-
-fn is_same_curve(one: &TokenBucket, other: &TokenBucket) -> bool {
-    let curve = |rule: &TokenBucket| (rule.refill(), rule.per(), rule.warm_up());
-    curve(one) == curve(other)
 }

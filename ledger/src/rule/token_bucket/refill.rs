@@ -78,7 +78,7 @@ impl Refill {
     /// Continues as `other`, which began just now, if both have the same period. Otherwise returns `false`. A part of a
     /// permit already minted stays, unless permits come in another style from now on. Another warm-up curve begins
     /// cold.
-    pub(super) fn goes_on_by(&mut self, other: Refill) -> bool {
+    pub(crate) fn goes_on_by(&mut self, other: Refill) -> bool {
         if self.per() != other.per() {
             return false;
         }
@@ -105,7 +105,7 @@ impl Refill {
 
     /// Returns `level`, scaled in proportion with the part of a permit minted since, from a capacity of `from` to one
     /// of `to`. The part is rounded down.
-    pub(super) fn scale(&mut self, level: i64, from: u64, to: u64) -> i64 {
+    pub(crate) fn scale(&mut self, level: i64, from: u64, to: u64) -> i64 {
         // Permits stay below 2^53 and `per` below 2^56: no product leaves 127 bits.
         let (from, to) = (i128::from(from), i128::from(to));
         let whole = i128::from(level) * to;
@@ -120,7 +120,7 @@ impl Refill {
     }
 
     /// Drops the part of a permit already minted: the bucket is full, or was counted anew.
-    pub(super) fn begin_permit(&mut self) {
+    pub(crate) fn begin_permit(&mut self) {
         if let Refill::Even(even) = self {
             even.fraction = 0;
         }
