@@ -6,6 +6,7 @@ mod family;
 use super::*;
 use crate::CarryOver;
 use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
+use family::Tree;
 use lessor_protocol::Moment;
 use lessor_protocol::moment::nanos;
 use proptest::prelude::*;
@@ -86,57 +87,9 @@ enum Step {
     Peek(u64),
 }
 
-/// Checks that `wait` from `now` is the first instant at which `permits` would be let in behind all admissions in
-/// `log`.
-fn check_turn(rules: &[Rule], log: &[(u64, u64)], now: u64, wait: Duration, permits: u64) {
-    if permits == 0 {
-        assert_eq!(wait, Duration::ZERO, "a probe does not wait");
-        return;
-    }
-    let tail = log.last().map_or(now, |&(at, _)| at.max(now));
-    let turn = now + nanos(wait);
-    assert!(turn >= tail, "it overtakes");
-    assert!(allowed(rules, log, turn, permits), "{permits} after {wait:?} are too early");
-    assert!(turn == tail || !allowed(rules, log, turn - 1, permits), "{permits} after {wait:?} are too late");
-}
-
+/// Takes `steps` at one pool of `rules`.
 fn check(rules: &[Rule], steps: Vec<Step>) {
-    let mut limiter = Limiter::new(rules, Moment::from_nanos(START));
-    let (mut log, mut now) = (vec![], START);
-    for step in steps {
-        let at = Moment::from_nanos(now);
-        let (outcome, permits, patience) = match step {
-            Step::Wait(nanos) => {
-                now += nanos;
-                continue;
-            }
-            Step::Try(permits) => (limiter.try_acquire(at, permits), permits, Some(0)),
-            Step::Acquire(permits, patience) => {
-                (limiter.acquire(at, permits, patience.map(Duration::from_nanos)), permits, patience)
-            }
-            Step::Peek(permits) => (limiter.peek(at, permits), permits, Some(0)),
-        };
-        match outcome.verdict {
-            Verdict::Served(wait) => {
-                check_turn(rules, &log, now, wait, permits);
-                assert!(patience.is_none_or(|patience| nanos(wait) <= patience));
-                let takes = !matches!(step, Step::Peek(_)) && permits > 0;
-                log.extend(takes.then_some((now + nanos(wait), permits)));
-            }
-            Verdict::NotFor(wait) => {
-                check_turn(rules, &log, now, wait, permits);
-                assert!(patience.is_some_and(|patience| nanos(wait) > patience));
-            }
-            Verdict::Never => assert!(!allowed(rules, &log, now + 1_000_000_000 * MILLI, permits)),
-            Verdict::TooLarge(ceiling) => {
-                assert!(ceiling < permits);
-                assert!(!allowed(rules, &[], START + 1_000_000_000 * MILLI, permits));
-            }
-        }
-        let waiting = log.last().is_some_and(|&(at, _)| at > now);
-        assert!(outcome.remaining == 0 || !waiting && allowed(rules, &log, now, outcome.remaining));
-        assert!(waiting || !allowed(rules, &log, now, outcome.remaining + 1), "more could be taken");
-    }
+    Tree::new(&[None], vec![rules.to_vec()]).run(steps.into_iter().map(|step| (step, 0)));
 }
 
 fn sliding() -> impl Strategy<Value = Rule> {

@@ -1,33 +1,35 @@
-//! Pools above each other against the same oracle. Each pool has a log, and all of them must allow what is charged to
-//! all of them.
+//! Pools above each other, or one alone, against the same oracle. Each pool has a log, and all of them must allow what
+//! is charged to all of them.
 
 use super::*;
 
 /// Which pool is above which: a vendor, two tenants, and users of each.
 const ABOVE: [Option<usize>; 6] = [None, Some(0), Some(0), Some(1), Some(1), Some(2)];
 
-/// The pools of the tree, each with its rule and the oracle's log.
-struct Tree {
+/// The pools of a tree, each with its rules and the oracle's log.
+pub(super) struct Tree {
+    /// The pool above each.
+    above: &'static [Option<usize>],
     family: Family,
     places: Vec<Place>,
-    rules: Vec<Rule>,
+    rules: Vec<Vec<Rule>>,
     logs: Vec<Vec<(u64, u64)>>,
 }
 
 impl Tree {
-    fn new(rules: Vec<Rule>) -> Self {
+    pub(super) fn new(above: &'static [Option<usize>], rules: Vec<Vec<Rule>>) -> Self {
         let start = Moment::from_nanos(START);
-        let mut family = Family::new(&rules[..1], start);
+        let mut family = Family::new(&rules[0], start);
         let mut places = vec![Place::FIRST];
-        for (index, above) in ABOVE.iter().enumerate().skip(1) {
+        for (above, rules) in above.iter().zip(&rules).skip(1) {
             let above = places[above.expect("only the first has none")];
-            places.push(family.add(above, &rules[index..=index], start));
+            places.push(family.add(above, rules, start));
         }
-        Tree { family, places, logs: vec![vec![]; rules.len()], rules }
+        Tree { above, family, places, logs: vec![vec![]; rules.len()], rules }
     }
 
     fn allows(&self, chain: &[usize], at: u64, permits: u64) -> bool {
-        chain.iter().all(|&pool| allows(&self.rules[pool], &self.logs[pool], at, permits))
+        chain.iter().all(|&pool| allowed(&self.rules[pool], &self.logs[pool], at, permits))
     }
 
     /// Returns when the last call that shares a pool with `chain` is served, or `now`.
@@ -53,7 +55,7 @@ impl Tree {
     }
 
     fn step(&mut self, now: u64, pool: usize, step: Step) {
-        let chain: Vec<usize> = std::iter::successors(Some(pool), |&pool| ABOVE[pool]).collect();
+        let chain: Vec<usize> = std::iter::successors(Some(pool), |&pool| self.above[pool]).collect();
         let (at, place) = (Moment::from_nanos(now), self.places[pool]);
         let (outcome, permits, patience) = match step {
             Step::Wait(_) => return,
@@ -80,13 +82,35 @@ impl Tree {
             }
             Verdict::Never => assert!(!self.allows(&chain, now + 1_000_000_000 * MILLI, permits)),
             Verdict::TooLarge(ceiling) => {
-                let least = chain.iter().map(|&pool| self.rules[pool].ceiling()).min();
-                assert!(ceiling < permits && least == Some(ceiling));
+                let rules = || chain.iter().flat_map(|&pool| &self.rules[pool]);
+                let late = START + 1_000_000_000 * MILLI;
+                assert!(ceiling < permits && rules().map(Rule::ceiling).min() == Some(ceiling));
+                assert!(rules().any(|rule| !allows(rule, &[], late, permits)));
             }
         }
         let (waiting, left) = (self.tail(&chain, now) > now, outcome.remaining);
         assert!(left == 0 || !waiting && self.allows(&chain, now, left));
         assert!(waiting || !self.allows(&chain, now, left + 1), "more could be taken");
+    }
+
+    /// Takes each of `steps` at its pool.
+    pub(super) fn run(mut self, steps: impl Iterator<Item = (Step, usize)>) {
+        let mut now = START;
+        for (step, pool) in steps {
+            match step {
+                Step::Wait(nanos) => now += nanos,
+                Step::Try(_) | Step::Acquire(..) | Step::Peek(_) => self.step(now, pool, step),
+            }
+        }
+        // Each call is admitted when it was told, and charged from then on.
+        self.family.run_out();
+        let admitted = self.family.admitted();
+        let mut admitted: Vec<(u64, u64)> =
+            admitted.map(|(_, admission)| (admission.at.as_nanos(), admission.permits)).collect();
+        let mut logged = self.logs.swap_remove(0);
+        admitted.sort_unstable();
+        logged.sort_unstable();
+        assert_eq!(admitted, logged);
     }
 }
 
@@ -103,21 +127,8 @@ proptest! {
         steps in steps(),
         pools in prop::collection::vec(0..ABOVE.len(), 60),
     ) {
-        let (mut tree, mut now) = (Tree::new(rules), START);
-        for (step, pool) in steps.into_iter().zip(pools) {
-            match step {
-                Step::Wait(nanos) => now += nanos,
-                Step::Try(_) | Step::Acquire(..) | Step::Peek(_) => tree.step(now, pool, step),
-            }
-        }
-        // Each call is admitted when it was told, and charged from then on.
-        tree.family.run_out();
-        let mut admitted: Vec<(u64, u64)> = tree.family.admitted()
-            .map(|(_, admission)| (admission.at.as_nanos(), admission.permits)).collect();
-        let mut logged = tree.logs[0].clone();
-        admitted.sort_unstable();
-        logged.sort_unstable();
-        prop_assert_eq!(admitted, logged);
+        let tree = Tree::new(&ABOVE, rules.into_iter().map(|rule| vec![rule]).collect());
+        tree.run(steps.into_iter().zip(pools));
     }
 }
 
