@@ -9,27 +9,19 @@ mod restarts;
 
 pub use names::Scenario;
 
-use apart::{cut_off, handed_on, in_vain, slewed};
-use family::{above, above_restarts, written_above};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{
     Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket, WarmUp, Windows,
 };
-use lessor_ledger::share::Safe;
 use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use lessor_sim::edges::EDGES;
 use lessor_sim::faults::Fault;
-use lessor_sim::generator::overlong::overlong;
-use lessor_sim::generator::topologies;
 use lessor_sim::network::Latency;
 use lessor_sim::setup::Setup;
-use lessor_sim::topology::Fate;
 use lessor_sim::traffic::Workload;
 use lessor_sim::world::sustained;
-use lessor_sim::{MILLI, SECOND, generator, soak};
-use live::{capped, lowered, new_windows, paused, paused_restarts, removed};
-use restarts::{restarts, written, written_cap, written_flow};
+use lessor_sim::{MILLI, SECOND, soak};
 use std::time::Duration;
 
 impl Scenario {
@@ -38,106 +30,7 @@ impl Scenario {
     /// # Errors
     /// Returns what the oracle said, in words.
     pub fn run(self, seed: u64) -> Result<(), String> {
-        let setup = generator::draw(seed);
-        // Random numbers other than those of the swarm and of the run.
-        let mut dice = fastrand::Rng::with_seed(seed ^ 0x6c61_6e64_0000_0000);
-        let setup = match self {
-            Scenario::Regions => topologies::regions(seed),
-            Scenario::RegionsCapped => topologies::regions_capped(seed),
-            Scenario::RegionsPaused => topologies::regions_paused(seed),
-            Scenario::StoreRules => topologies::store_rules(seed),
-            Scenario::StoreUnwatched => topologies::store_unwatched(seed),
-            Scenario::Stored => topologies::store(seed),
-            Scenario::StoreLoses => {
-                topologies::store_fated(seed, &[Fate::Copied, Fate::Emptied, Fate::Behind])
-            }
-            Scenario::StoreSet => topologies::store_fated(seed, &[Fate::Set]),
-            Scenario::StoreSetTwice => topologies::store_fated(seed, &[Fate::SetTwice]),
-            Scenario::StoreEmptied => topologies::store_emptied(seed),
-            Scenario::StoreClose => topologies::store_close(seed),
-            Scenario::StoreSmall => topologies::store_small(seed),
-            Scenario::StoreClockless if seed.is_multiple_of(2) => topologies::store_clockless_close(seed),
-            Scenario::StoreClockless => topologies::store_clockless(seed),
-            Scenario::StoreSafe => topologies::store_safe_close(seed),
-            Scenario::SafeChanged if seed.is_multiple_of(2) => topologies::safe_changed(seed),
-            Scenario::SafeChanged | Scenario::StoreSafeChanged => topologies::store_safe_changed(seed),
-            Scenario::SafeRulesChanged if seed.is_multiple_of(2) => {
-                topologies::store_safe_changed_rules(seed)
-            }
-            Scenario::SafeRulesChanged => topologies::safe_changed_rules(seed),
-            Scenario::SafeAnew => topologies::safe_anew(seed),
-            Scenario::StoreChanged if seed.is_multiple_of(2) => topologies::store_changed_close(seed),
-            Scenario::StoreChanged if seed % 4 == 1 => topologies::store_changed(seed),
-            Scenario::StoreChanged => topologies::store_changed_caps(seed / 4),
-            Scenario::StorePut => topologies::store_put(seed),
-            Scenario::StoreFamily => topologies::store_family(seed),
-            Scenario::StoreDecided => topologies::store_decided(seed),
-            Scenario::StoreCapped => topologies::store_capped(seed),
-            Scenario::Overlong => overlong(seed),
-            Scenario::Any => setup,
-            Scenario::FullWindow => full_window(setup, &mut dice),
-            Scenario::TinyBucket => tiny_bucket(setup, &mut dice),
-            Scenario::LateAsks => late_asks(setup, &mut dice),
-            Scenario::ShortWindow => short_window(setup, &mut dice),
-            Scenario::Restarts => restarts(setup, &mut dice),
-            Scenario::BucketRestarts => {
-                let rule = bucket(dice.u64(1..=1_000), dice.u64(1..=5) * SECOND);
-                restarts(alone(setup, rule, 3.0), &mut dice)
-            }
-            Scenario::Lowered => lowered(setup, &mut dice),
-            Scenario::NewWindows => new_windows(setup, &mut dice),
-            Scenario::Capped => capped(setup, &mut dice),
-            Scenario::Paused => paused(setup, &mut dice),
-            Scenario::PausedRestarts => paused_restarts(setup, &mut dice),
-            Scenario::LateReports => late_reports(setup, &mut dice),
-            Scenario::FarVendor => far_vendor(setup, &mut dice),
-            Scenario::FixedRestarts => {
-                let per = Duration::from_millis(dice.u64(2_000..=5_000));
-                let rule = FixedWindow::try_new(dice.u64(100..=1_000), per).expect("numbers in range");
-                let mut setup = restarts(alone(setup, Rule::FixedWindow(rule), 0.3), &mut dice);
-                setup.lasts = 60 * SECOND;
-                setup
-            }
-            Scenario::Flow => flow(setup, &mut dice),
-            Scenario::FlowParts => flow_parts(setup, &mut dice),
-            Scenario::OddBucket => odd_bucket(setup, &mut dice),
-            Scenario::OddWindow => odd_window(setup, &mut dice),
-            Scenario::Cap => {
-                let mut setup = cap(setup, 1..=6, &mut dice);
-                setup.faults.chance = [(Fault::Loss, 0.2), (Fault::LongDelay, 0.2)].into();
-                setup.lasts = 100 * SECOND;
-                setup
-            }
-            Scenario::CapRestarts => {
-                let mut setup = restarts(cap(setup, 10..=30, &mut dice), &mut dice);
-                // Longer than the quarantine, so that the pool opens again while calls are in flight.
-                setup.faults.every.insert(Fault::AllocatorRestart, (60 * SECOND, MILLI));
-                setup.lasts = 200 * SECOND;
-                setup
-            }
-            Scenario::Outside => near(generator::outside(paused(setup, &mut dice), &mut dice)),
-            Scenario::Reserving => reserving(setup, &mut dice),
-            Scenario::InVain => in_vain(setup, &mut dice),
-            Scenario::CutOff => cut_off(setup, &mut dice),
-            Scenario::HandedOn => handed_on(setup, &mut dice),
-            Scenario::CutOffRestarts => {
-                let mut setup = cut_off(setup, &mut dice);
-                // Longer than the books take to begin again.
-                setup.plan.sharing.safe = Some(Safe { nodes: 1, lasts: Duration::from_secs(30) });
-                setup.faults.every.insert(Fault::Cut, (SECOND, 30 * SECOND));
-                setup.faults.every.insert(Fault::AllocatorRestart, (20 * SECOND, MILLI));
-                setup
-            }
-            Scenario::Slewed => slewed(setup, &mut dice),
-            Scenario::Above => above(setup, &mut dice),
-            Scenario::AboveRestarts => above_restarts(setup, &mut dice),
-            Scenario::Written => written(setup, &mut dice),
-            Scenario::WrittenCap => written_cap(setup, &mut dice),
-            Scenario::WrittenFlow => written_flow(setup, &mut dice),
-            Scenario::WrittenAbove => written_above(setup, &mut dice),
-            Scenario::Removed => removed(setup, &mut dice),
-        };
-        soak::run(setup).map(drop).map_err(|failure| failure.what)
+        soak::run(self.draw(seed)).map(drop).map_err(|failure| failure.what)
     }
 }
 

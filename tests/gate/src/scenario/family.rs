@@ -1,7 +1,7 @@
 //! Fleets with limits below a scarce one.
 
-use super::restarts::writing;
-use super::{alone, restarts, sliding};
+use super::restarts::{restarts, writing};
+use super::{alone, sliding};
 use lessor_ledger::Rule;
 use lessor_ledger::rule::{FixedWindow, TokenBucket};
 use lessor_sim::faults::Fault;
