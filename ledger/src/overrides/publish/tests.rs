@@ -3,80 +3,27 @@
 
 use super::*;
 use crate::cells::Table;
+use crate::fixtures::Quiet;
 use crate::overrides::{SUSPENDED_MAX, Suspended, Suspensions};
-use crate::roots::{Notice, RootAsk, Signer};
+use crate::roots::Signer;
 use lessor_protocol::NodeName;
 use serde_json::json;
-use std::collections::BTreeMap;
 
 const NOW: Moment = Moment::from_nanos(1_000_000_000_000);
-
-/// An allocator, and what it follows.
-#[derive(Default)]
-struct Here {
-    drawn: u64,
-    overrides: LimitOverrides,
-    suspensions: Suspensions,
-}
-
-impl Here {
-    fn is_paused(&self, limit: &str) -> bool {
-        self.suspensions.of(limit).and_then(Suspended::until).is_some()
-    }
-}
-
-impl Host for Here {
-    fn draw(&mut self) -> u64 {
-        self.drawn += 1;
-        self.drawn
-    }
-
-    fn wall(&self) -> Moment {
-        NOW
-    }
-
-    fn is_fresh(&self) -> bool {
-        false
-    }
-
-    fn asks(&mut self) -> Vec<Option<RootAsk>> {
-        vec![]
-    }
-
-    fn suspensions(&self) -> Suspensions {
-        self.suspensions.clone()
-    }
-
-    fn configuration(&self) -> (Version, BTreeMap<String, String>) {
-        (Version { file: 1, serial: self.overrides.serial() }, BTreeMap::new())
-    }
-
-    fn overrides(&self) -> LimitOverrides {
-        self.overrides.clone()
-    }
-
-    fn follow_overrides(&mut self, there: &LimitOverrides) {
-        self.overrides.merge(there);
-    }
-
-    fn follow_suspensions(&mut self, suspensions: &Suspensions, _: Moment) {
-        self.suspensions.merge(suspensions);
-    }
-
-    fn hold_back(&mut self) {}
-
-    fn tell(&mut self, _: Notice) {}
-}
 
 /// A store with an allocator.
 struct World {
     table: Table,
-    here: Here,
+    here: Quiet,
 }
 
 impl World {
     fn new() -> World {
-        World { table: Table::new(Timeline::new("a")), here: Here::default() }
+        World { table: Table::new(Timeline::new("a")), here: Quiet { wall: NOW, ..Quiet::default() } }
+    }
+
+    fn is_paused(&self, limit: &str) -> bool {
+        self.here.suspensions.of(limit).and_then(Suspended::until).is_some()
     }
 
     /// Makes a world whose store has a head.
@@ -202,10 +149,10 @@ fn a_suspension_is_followed_here_once_the_head_has_it() {
     let swap = world.step(&mut publish, &load);
     let said = world.answer(&swap);
     assert!(world.head().suspensions().of("a").is_some(), "the store has it");
-    assert!(!world.here.is_paused("a"), "that is not known here yet");
+    assert!(!world.is_paused("a"), "that is not known here yet");
     let done = publish.on_answer(Ok(said), &mut world.here);
     assert!(matches!(done, Next::Done(Ok(Published { was_so: false, .. }))), "{done:?}");
-    assert!(world.here.is_paused("a"));
+    assert!(world.is_paused("a"));
     let again = world.publish(pause_of("a")).expect("there is room");
     assert!(again.was_so, "it was paused");
 }
@@ -224,7 +171,7 @@ fn in_a_store_without_a_clock_the_time_is_that_of_the_head() {
         assert!(matches!(first, Next::Call(Call::Load(_))), "{first:?}");
         assert!(world.finish(&mut publish, first).is_ok());
     }
-    assert!(world.here.is_paused("a"));
+    assert!(world.is_paused("a"));
     let head = world.head();
     let paused = head.suspensions().of("a").and_then(Suspended::until);
     assert_eq!(paused, Some(until), "it is paused");
@@ -264,7 +211,7 @@ fn a_suspension_is_decided_upon_what_is_known_here_where_the_store_has_lost_that
     world.table.swap(&Timeline::new("a"), &[swap]).expect("it is on that timeline");
     world.publish(pause_of("a")).expect("there is room");
     for limit in ["a", "b", "c"] {
-        assert!(world.here.is_paused(limit) && world.head().suspensions().of(limit).is_some(), "{limit}");
+        assert!(world.is_paused(limit) && world.head().suspensions().of(limit).is_some(), "{limit}");
     }
 }
 
@@ -282,7 +229,7 @@ fn without_a_head_it_pauses_until_there_is_one() {
     for (mut publish, next) in tries {
         assert!(world.finish(&mut publish, next).is_ok());
     }
-    assert!(world.here.is_paused("a") && world.here.overrides == world.overrides());
+    assert!(world.is_paused("a") && world.here.overrides == world.overrides());
 }
 
 #[test]
@@ -347,7 +294,7 @@ fn a_limit_that_was_suspended_before_it_was_put_is_suspended() {
     let mut world = World::with_head();
     world.decide_elsewhere("a", &Decision::Pause(None));
     assert!(world.publish(Publish::limit("a", limit(1))).is_ok());
-    assert!(world.here.is_paused("a"));
+    assert!(world.is_paused("a"));
 }
 
 #[test]

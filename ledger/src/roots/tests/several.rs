@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cells::CellsError;
-use crate::overrides::{LimitOverrides, Suspensions};
+use crate::fixtures::Quiet;
 use std::collections::BTreeMap;
 
 /// Two servers. The first has all cells, and the second has lost something each time its id changes.
@@ -67,58 +67,10 @@ pub(super) struct Allocator {
     pub(super) host: Quiet,
 }
 
-pub(super) struct Quiet {
-    drawn: u64,
-    pub(super) wall: Moment,
-    asks: Vec<Option<RootAsk>>,
-    /// How often it held back.
-    held_back: u64,
-    pub(super) suspensions: Suspensions,
-}
-
-impl Host for Quiet {
-    fn draw(&mut self) -> u64 {
-        self.drawn += 1;
-        self.drawn
-    }
-    fn wall(&self) -> Moment {
-        self.wall
-    }
-    fn is_fresh(&self) -> bool {
-        true
-    }
-    fn asks(&mut self) -> Vec<Option<RootAsk>> {
-        self.asks.clone()
-    }
-    fn suspensions(&self) -> Suspensions {
-        self.suspensions.clone()
-    }
-    fn configuration(&self) -> (Version, BTreeMap<String, String>) {
-        (Version::of_file(1), BTreeMap::new())
-    }
-    fn overrides(&self) -> LimitOverrides {
-        LimitOverrides::default()
-    }
-    fn follow_overrides(&mut self, _: &LimitOverrides) {}
-    fn follow_suspensions(&mut self, there: &Suspensions, _: Moment) {
-        self.suspensions.merge(there);
-    }
-    fn hold_back(&mut self) {
-        self.held_back += 1;
-    }
-    fn tell(&mut self, _: Notice) {}
-}
-
 impl Allocator {
     pub(super) fn new(session: u64) -> Self {
         let member = Member::new(session.to_string(), 0, TimeSource::Store).on_several_servers();
-        let host = Quiet {
-            drawn: session << 32,
-            wall: millis(0),
-            asks: vec![],
-            held_back: 0,
-            suspensions: Suspensions::default(),
-        };
+        let host = Quiet { drawn: session << 32, wall: millis(0), is_fresh: true, ..Quiet::default() };
         Allocator { member, session, host }
     }
 
