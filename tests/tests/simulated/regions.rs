@@ -373,18 +373,18 @@ fn used_at_least(fleets: u64, worst: f64, median: f64, draw: impl Fn(u64) -> Set
 
 #[test]
 fn what_is_wanted_of_a_limit_is_used_through_a_store() {
-    used_at_least(60, 0.88, 0.97, |seed| topologies::store_of_seconds(seed, false));
+    used_at_least(30, 0.88, 0.97, |seed| topologies::store_of_seconds(seed, false));
 }
 
 #[test]
 fn what_is_wanted_of_a_limit_is_used_through_a_store_without_a_clock() {
-    used_at_least(60, 0.88, 0.97, topologies::store_of_seconds_clockless);
+    used_at_least(30, 0.88, 0.97, topologies::store_of_seconds_clockless);
 }
 
 /// Measured against a limiter that is asked for each call.
 #[test]
 fn what_is_wanted_of_limits_that_are_below_each_other_is_used_through_a_store() {
-    used_at_least(60, 0.85, 0.95, |seed| topologies::store_of_seconds(seed, true));
+    used_at_least(30, 0.85, 0.95, |seed| topologies::store_of_seconds(seed, true));
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn what_is_wanted_of_a_steady_flow_is_used_through_a_store() {
 
 #[test]
 fn what_is_wanted_of_a_limit_is_used_through_regions() {
-    used_at_least(60, 0.88, 0.97, topologies::regions_of_seconds);
+    used_at_least(30, 0.88, 0.97, topologies::regions_of_seconds);
 }
 
 /// Returns what this many allocators of one root admit to callers that want twice what it sustains.
