@@ -1,8 +1,6 @@
 //! The exchange of a pool with the allocator above, from which it leases: the asks it writes and how it applies the
-//! answers. It is the ordinary exchange, with this pool as one session. The uplink drives it with the time as an argument.
-//!
-//! The pool asks for what its own sessions want in hand, and for a little more to lend on until the next answer. It
-//! reports what its sessions hold as held, and what they have spent as spent. Low water and renewals work as for a node.
+//! answers. The pool is one session there. It asks for what its own sessions want in hand, and for a little more. It
+//! reports what they hold as held, and what they have spent as spent. Low water and renewals work as for a node.
 
 mod leaving;
 
@@ -204,8 +202,7 @@ impl Pool {
             true => renews.min(borrower.asked_at() + (borrower.term / ENDED_CALL_REPORTS_PER_TERM).max(once)),
             false => renews,
         };
-        let pause = if borrower.is_refused { borrower.not_before } else { Moment::ORIGIN };
-        let renews = if is_live { renews } else { renews.max(pause) };
+        let renews = if is_live || !borrower.is_refused { renews } else { renews.max(borrower.not_before) };
         let renews = renews.min(safe);
         let free = loan.free();
         let is_low = (free < wishes.low || free < borrower.lacks()) && wishes.target > free + loan.out();
