@@ -44,7 +44,9 @@ use std::sync::Arc;
 /// **Time-out.** A reservation is open while this process renews its lease, and for ten minutes at most. It keeps its
 /// client alive, except a [blocking](crate::blocking) one. When the
 /// allocator cannot be reached, it ends with the lease, within two seconds: all reserved permits count as spent then,
-/// at the allocator too, and none come back. [`Reservation::is_open`] says whether permits would still come back.
+/// at the allocator too, and none come back. The same holds after eight terms (of up to two seconds) while others want
+/// more than there is and this process holds more than its share. [`Reservation::is_open`] says whether permits would
+/// still come back.
 #[must_use = "a reservation that is dropped is settled in full"]
 #[derive(Debug)]
 pub struct Reservation {
