@@ -223,6 +223,10 @@ async fn bodies_at_the_sign_in_keep_out_none_of_a_node() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
     let piece = " ".repeat(30_000);
     let large = vec![piece.as_str(); 30];
+    let short = [&piece[..8_000], &piece[..8_000]];
+    let stranger = connect_from("127.0.0.1", allocator.address()).await;
+    let answer = answer_to(begins_at("/v1/sign-in", stranger, &large));
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     let mut slow = vec![];
     for own in ["127.0.0.1", "127.0.0.2"] {
         for _ in 0..60 {
@@ -230,21 +234,18 @@ async fn bodies_at_the_sign_in_keep_out_none_of_a_node() {
             slow.push(begins_at("/v1/sign-in", stranger, &large));
         }
     }
-    // Of short bodies some fit.
-    for _ in 0..100 {
-        let stranger = connect_from("127.0.0.1", allocator.address()).await;
-        slow.push(begins_at("/v1/sign-in", stranger, &[&piece[..8_000], &piece[..8_000]]));
-    }
+    // Of short bodies some fit. A busy machine takes longer to send them than the first of them are kept: more follow.
     eventually("a short body at the sign-in is refused", async || {
+        for _ in 0..100 {
+            let stranger = connect_from("127.0.0.1", allocator.address()).await;
+            slow.push(begins_at("/v1/sign-in", stranger, &short));
+        }
         let stranger = connect_from("127.0.0.1", allocator.address()).await;
-        let answer = answer_to(begins_at("/v1/sign-in", stranger, &[&piece[..8_000], &piece[..8_000]]));
-        answer.contains("\"bodies_full\"").then_some(())
+        answer_to(begins_at("/v1/sign-in", stranger, &short)).contains("\"bodies_full\"").then_some(())
     })
     .await;
     let answer = answer_to(begins_on(connect_from("127.0.0.3", allocator.address()).await, &large));
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
-    let answer = answer_to(slow.swap_remove(0));
-    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
     drop(slow);
 }
 
