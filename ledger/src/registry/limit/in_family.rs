@@ -5,7 +5,8 @@ use super::{Left, Limit, PoolEntry, PoolId};
 use crate::pool::{Holder, Pool};
 use crate::rejection::AskRejection;
 use crate::share::Owner;
-use lessor_protocol::{Answer, Ask, Moment};
+use lessor_protocol::{Answer, Ask, Grant, Moment};
+use std::time::Duration;
 
 impl Limit {
     /// Returns the moment of an exchange that began at `now` and may have waited for this limit. It is never before the
@@ -16,8 +17,8 @@ impl Limit {
     }
 
     /// Answers an `ask` that reports and wants nothing for a pool that does not exist, as if the pool had been made for
-    /// it. Also returns what that pool has left. Nothing is remembered, so such asks take no room from other keys.
-    /// `None` if the pool exists, or would have to remember the session.
+    /// it, but without a lease. Also returns what that pool has left. Nothing is remembered, so such asks take no room
+    /// from other keys. `None` if the pool exists, or would have to remember the session.
     pub(crate) fn answer_in_passing(
         &mut self,
         now: Moment,
@@ -34,6 +35,13 @@ impl Limit {
         }
         let mut pool = self.new_pool(now, id);
         let answer = pool.renew(now, holder, seq, ask).ok()?;
+        let answer = match answer {
+            // The end of this lease is recorded nowhere, and the node would go by it with its next permits.
+            Answer::Grant(grant) => {
+                Answer::Grant(Grant { term: Duration::ZERO, horizon: Duration::ZERO, ..grant })
+            }
+            Answer::Refusal(_) => answer,
+        };
         self.tally.sums.answered.count(&ask, &answer);
         Some((answer, (Some(pool.view(now).available), pool.window())))
     }

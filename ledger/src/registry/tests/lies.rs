@@ -98,3 +98,18 @@ fn an_ask_that_wants_nothing_is_answered_and_takes_no_room() {
     let ask = AskBody { held: 5, ..of_key(7, 0) };
     assert!(asks(&registry, millis(3), 7, 3, ask).error.is_none());
 }
+
+/// The bug: the answer granted a lease that was recorded nowhere. The session's next lease ended here before the node
+/// stopped spending it: the node went by the later end.
+#[test]
+fn an_ask_that_wants_nothing_of_an_unused_key_is_granted_no_lease() {
+    let registry = registry();
+    let far = |seq| Caller { rtt: Duration::from_millis(500), ..of(7, seq) };
+    let ask = |now, caller, want| {
+        registry.leases(millis(now), &caller, &[Entry::Ask(of_key(7, want))]).grants.pop().expect("one each")
+    };
+    let nothing = ask(1, far(1), 0);
+    assert_eq!((nothing.permits, nothing.term_ms, nothing.horizon_ms), (0, 0, Some(0)), "{nothing:?}");
+    let lent = ask(100, of(7, 2), 5);
+    assert!(lent.permits == 5 && lent.term_ms > 0, "{lent:?}");
+}
