@@ -255,8 +255,10 @@ impl Loan {
         (self.chance, self.is_ample) = (chance, false);
     }
 
-    /// Starts counting from zero; only once nothing is out or in hand.
+    /// Starts counting from zero; only once nothing is out or in hand. The allocator above knows nothing of the end of
+    /// this loan, and counts the next permits by an end that may be earlier.
     pub(super) fn reset(&mut self) {
+        self.end = Moment::ORIGIN;
         (self.spent, self.reported, self.lent, self.may_be_lent) = (0, 0, 0, 0);
         (self.told, self.gave_up) = (0, false);
         (self.unknown, self.reported_in_flight, self.counted) = (self.in_flight, 0, 0);

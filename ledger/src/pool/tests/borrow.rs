@@ -4,6 +4,7 @@ use super::*;
 use lessor_protocol::{InFlight, Rate, Refusal, TERM_MAX};
 
 mod refused;
+mod unrecognised;
 
 const RTT: Duration = Duration::from_millis(4);
 const TERM: Duration = Duration::from_millis(100);
