@@ -116,19 +116,31 @@ struct Writer {
     woken: Receiver<()>,
 }
 
+/// The outcome of writing a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is durable.
+    Whole,
+    /// It is durable, and the next batch has rows that it lacks.
+    Partial,
+    /// The store failed.
+    Failed,
+}
+
 impl Writer {
     fn run(mut self) {
         loop {
             let is_over = self.done.borrow().is_over;
             let Some(shared) = self.shared.upgrade() else { return };
-            let wait = self.write_or_fail(&shared);
+            let outcome = self.write_or_fail(&shared);
             drop(shared);
-            if is_over {
+            if is_over && outcome != Outcome::Partial {
                 return;
             }
-            let is_alone = match wait {
-                true => self.rest(),
-                false => self.woken.recv().is_err(),
+            let is_alone = match outcome {
+                Outcome::Whole => self.woken.recv().is_err(),
+                Outcome::Partial => false,
+                Outcome::Failed => self.rest(),
             };
             if is_alone {
                 return;
@@ -152,23 +164,23 @@ impl Writer {
         }
     }
 
-    /// Writes one batch, and returns whether that failed. A panic is a failure like any other: the state of the disk is
-    /// unknown then, and waiting tasks are told.
-    fn write_or_fail(&mut self, shared: &Shared) -> bool {
+    /// Writes one batch. A panic is a failure like any other: the state of the disk is unknown then, and waiting tasks are
+    /// told.
+    fn write_or_fail(&mut self, shared: &Shared) -> Outcome {
         let written = catch_unwind(AssertUnwindSafe(|| self.write(shared)));
         written.unwrap_or_else(|_| {
             self.failed(&"writing the store panicked, see the log: this is a bug");
-            true
+            Outcome::Failed
         })
     }
 
-    /// Writes one batch, and returns whether that failed.
-    fn write(&mut self, shared: &Shared) -> bool {
+    /// Writes one batch.
+    fn write(&mut self, shared: &Shared) -> Outcome {
         let is_failing = self.done.borrow().failing.is_some();
         let batch = gathered(shared, is_failing);
-        if batch.is_empty() {
+        if batch.is_empty() && !batch.is_partial {
             self.done.send_modify(|done| done.batch = batch.number);
-            return false;
+            return Outcome::Whole;
         }
         let began = shared.now();
         self.done.send_if_modified(|done| {
@@ -189,13 +201,15 @@ impl Writer {
                     tracing::info!("the store can be written again");
                 }
                 self.done.send_modify(|done| {
-                    *done = Done { batch: batch.number, is_over: done.is_over, ..Done::default() }
+                    // Tasks that wait for a partial batch wait on: the next one has all that they wait for.
+                    let number = if batch.is_partial { done.batch } else { batch.number };
+                    *done = Done { batch: number, is_over: done.is_over, ..Done::default() }
                 });
-                false
+                if batch.is_partial { Outcome::Partial } else { Outcome::Whole }
             }
             Err(error) => {
                 self.failed(&error);
-                true
+                Outcome::Failed
             }
         }
     }
@@ -213,9 +227,22 @@ impl Writer {
     }
 }
 
-/// Gathers the next batch, which holds everything if the store failed. Exchanges go on while pools are copied.
+/// Gathers the next batch, which holds everything if the store failed. A first batch is gathered until it is whole: it
+/// replaces all that was durable.
 fn gathered(shared: &Shared, is_failing: bool) -> Batch {
-    let mut gathering = shared.with(|registry, now| match is_failing {
+    let mut is_whole = is_failing;
+    loop {
+        let batch = copied(shared, is_whole);
+        if !(batch.is_first && batch.is_partial) {
+            return batch;
+        }
+        is_whole = true;
+    }
+}
+
+/// Copies a batch of everything (`is_whole`), or of what is to be written. Exchanges go on while pools are copied.
+fn copied(shared: &Shared, is_whole: bool) -> Batch {
+    let mut gathering = shared.with(|registry, now| match is_whole {
         true => registry.begin_whole_batch(now),
         false => registry.begin_batch(now),
     });

@@ -40,6 +40,16 @@ impl Unwritten {
 }
 
 impl Gathering {
+    /// Leaves out the first limit that is left, because it was changed meanwhile. A crash may undo the change, so none of
+    /// its rows may replace earlier ones unless all do. The next batch has all of them.
+    fn leave_out_first(&mut self) {
+        let Some(Unwritten { limit, .. }) = self.left.pop_front() else { return };
+        self.batch.is_partial = true;
+        self.batch.limits.remove(&limit);
+        self.batch.pools.retain(|place, _| place.limit != limit);
+        self.batch.marks.retain(|(place, _)| place.limit != limit);
+    }
+
     /// Returns the batch, once all pools are in it.
     ///
     /// # Panics
@@ -125,17 +135,25 @@ impl Registry {
                 gathering.left.pop_front();
             }
             let Some(first) = gathering.left.front_mut() else { return true };
-            let name = &first.limit;
-            let limit = self.limits.lock(name).or_else(|| self.retired.lock(name));
+            let limit = self.limits.lock(&first.limit).or_else(|| self.retired.lock(&first.limit));
             // The rows of a limit that was forgotten meanwhile are dropped by the next batch.
-            let next = limit.and_then(|mut limit| Some((first.next(&mut limit)?, limit)));
-            let Some((id, mut limit)) = next else {
+            let Some(mut limit) = limit else {
+                gathering.left.pop_front();
+                continue;
+            };
+            if !limit.has_version(first.version) {
+                drop(limit);
+                gathering.leave_out_first();
+                continue;
+            }
+            let Some(id) = first.next(&mut limit) else {
                 gathering.left.pop_front();
                 continue;
             };
             let now = limit.not_before(now);
-            let Some(row) = limit.pool_row(now, &id, first.version) else { continue };
+            let row = limit.pool_row(now, &id, first.version);
             drop(limit);
+            let Some(row) = row else { continue };
             let place = PoolPlace { limit: first.limit.clone(), id };
             if let Some((_, mark)) = &row {
                 gathering.batch.marks.push((place.clone(), *mark));

@@ -136,11 +136,11 @@ impl World {
         }
     }
 
-    /// Makes the batch durable and returns its number.
+    /// Makes the batch durable, and returns its number unless answers have to wait for the next one.
     fn is_durable(&mut self) -> u64 {
         let Some(batch) = self.centre.store.keep() else { return 0 };
         self.centre.registry.raise_high_water(&batch);
-        batch.number
+        if batch.is_partial { 0 } else { batch.number }
     }
 
     /// Ends the process: no answer that waits is ever sent, and the batch on its way becomes durable or not.

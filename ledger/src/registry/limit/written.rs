@@ -175,25 +175,22 @@ impl Limit {
         Some((next, has_more))
     }
 
-    /// Returns the row of a pool at `now`, and its high-water mark once the row is durable; `Some(None)` for a pool
-    /// that is gone. `None` if there is nothing to write of the pool, or the limit has another `version` by now and the
-    /// next batch has the pool.
+    /// Whether its rows have this `version`: no change has made them useless.
+    pub(crate) fn has_version(&self, version: u64) -> bool {
+        self.unwritten.version == Some(version)
+    }
+
+    /// Returns the row of a pool at `now`, of this `version`, and its high-water mark once the row is durable;
+    /// `Some(None)` for a pool that is gone. `None` if there is nothing to write of the pool.
     pub(crate) fn pool_row(
         &mut self,
         now: Moment,
         id: &PoolId,
         version: u64,
     ) -> Option<Option<(PoolRow, HighWater)>> {
-        let is_other = self.unwritten.version != Some(version);
-        let Some(entry) = self.pools.get_mut(id, &mut self.tally) else {
-            return (!is_other).then_some(None);
-        };
+        let Some(entry) = self.pools.get_mut(id, &mut self.tally) else { return Some(None) };
         entry.take_from_queue();
         let owner = Some(self.owners.at(entry.made_for())).filter(|owner| *owner != Owner::NONE);
-        if is_other {
-            self.queue(id);
-            return None;
-        }
         let (checkpoint, mark) = entry.with(|kept| kept.pool.checkpoint(now, CHECKPOINT_LASTS))?;
         Some(Some((PoolRow { version, checkpoint, owner: owner.map(|owner| owner.0) }, mark)))
     }
