@@ -150,6 +150,12 @@ impl Registry {
                 gathering.left.pop_front();
                 continue;
             };
+            if limit.is_put_off(&id) {
+                // The next batch has the pool, and all decisions about its limit.
+                gathering.batch.is_partial = true;
+                gathering.batch.decisions.remove(&first.limit);
+                continue;
+            }
             let now = limit.not_before(now);
             let row = limit.pool_row(now, &id, first.version);
             drop(limit);

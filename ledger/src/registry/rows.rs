@@ -181,8 +181,8 @@ pub struct Batch {
     pub number: u64,
     /// Whether the batch replaces everything that was written before.
     pub is_first: bool,
-    /// Whether rows are left out that answers wait for, because a limit was changed while its pools were copied. The
-    /// next batch has them. Until that is durable no answer may leave that waits for this one, and a first batch is not
+    /// Whether rows are left out that answers wait for, because a limit was changed, or a pool topped up, while pools were
+    /// copied. The next batch has them. Until that is durable no answer may leave that waits for this one, and a first batch is not
     /// to be written.
     pub is_partial: bool,
     /// Limits. `None` drops a limit and its pools. A row of another version than the one in the store drops the pools

@@ -157,6 +157,7 @@ impl Limit {
         self.write_soon(&id);
         self.top_ups.permits = self.top_ups.permits.saturating_add(permits).min(PERMITS_MAX);
         if let Some(name) = name {
+            self.write_with_name(&id);
             let top_up = TopUp { name: name.to_owned(), permits: Some(permits), pool: Some(id) };
             self.top_ups.named.push_back(top_up);
             if self.top_ups.named.len() > NAMES_MAX {

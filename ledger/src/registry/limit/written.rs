@@ -10,6 +10,7 @@ use crate::rule::Gap;
 use crate::share::Owner;
 use lessor_protocol::{ClockBounds, Moment};
 use serde_json::json;
+use std::collections::BTreeSet;
 
 /// What is still to be written down of a limit. Without a store this is off, and every answer may leave at once.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub(super) struct Unwritten {
     /// Whether all existing pools are to be written, beside the ones that are gone.
     has_all: bool,
     round: Round,
+    /// Pools that were topped up under a name since the last batch began. That batch does not have the name.
+    topped_up: BTreeSet<PoolId>,
     /// Whether an answer was given that may not leave before its permits are written down.
     is_uncovered: bool,
 }
@@ -120,6 +123,24 @@ impl Limit {
         }
     }
 
+    /// Has a pool written with the name of its top-up, and neither without the other.
+    pub(super) fn write_with_name(&mut self, id: &PoolId) {
+        if self.unwritten.is_on {
+            self.unwritten.topped_up.insert(id.clone());
+        }
+    }
+
+    /// Whether the batch that began last cannot have the pool `id`, because it does not have the name of a top-up. The
+    /// pool is queued for the next batch then.
+    pub(crate) fn is_put_off(&mut self, id: &PoolId) -> bool {
+        let is_put_off = self.unwritten.topped_up.contains(id);
+        if is_put_off && let Some(entry) = self.pools.get_mut(id, &mut self.tally) {
+            entry.take_from_queue();
+            self.queue(id);
+        }
+        is_put_off
+    }
+
     /// Queues a pool that is to be written, or that is gone.
     fn queue(&mut self, id: &PoolId) {
         if self.unwritten.has(id) && self.pools.contains(id) {
@@ -161,6 +182,7 @@ impl Limit {
     pub(crate) fn take_unwritten(&mut self) -> (Vec<PoolId>, bool) {
         let has_all = std::mem::take(&mut self.unwritten.has_all) && !self.pools.is_empty();
         self.unwritten.round = if has_all { Round::After(None) } else { Round::Over };
+        self.unwritten.topped_up.clear();
         (std::mem::take(&mut self.unwritten.pools), has_all)
     }
 

@@ -123,3 +123,34 @@ fn a_limit_that_is_removed_and_put_meanwhile_is_written_whole() {
         assert!(left(&written, key) <= 6, "what was lent of {key} stays lent");
     }
 }
+
+/// The bug: the batch had the pool with the permits of the top-up, and the next one its name. After a crash between them
+/// the top-up was made again.
+#[test]
+fn a_top_up_that_is_made_meanwhile_is_written_with_its_name() {
+    let (mut registry, mut written) = begun();
+    lend(&mut registry, 1, &["a", "b"]);
+    let gathering = registry.begin_batch(millis(20));
+    let top_up = |registry: &mut Registry, now| {
+        let pool = Key::try_new("a").ok().into();
+        let limit = registry.limit("user").expect("it is there");
+        let was_made = limit.top_up(millis(now), pool, 500, Some("x")).expect("there is room");
+        registry.note_decision("user");
+        was_made
+    };
+    assert!(top_up(&mut registry, 25));
+    let second = rest(&mut registry, millis(30), gathering);
+    assert!(second.is_partial && second.pools.len() == 1, "{second:?}");
+    written.apply(&second);
+    let goes_on = |written: &Written| {
+        let config = config(USERS);
+        let mut next = config.restored(written, Gap::Counted, millis(40), 8);
+        next.take_decisions(&config.limits, written, Gap::Counted, millis(40));
+        next
+    };
+    let mut undone = goes_on(&written);
+    assert!(top_up(&mut undone, 50), "neither the permits nor the name were durable");
+    written.apply(&registry.write_down(millis(60)));
+    assert!(!top_up(&mut goes_on(&written), 70), "both are durable");
+    assert!((500..=506).contains(&left(&written, "a")) && left(&written, "b") <= 6);
+}
