@@ -24,6 +24,9 @@ const TOGETHER: Duration = Duration::from_millis(1);
 /// time.
 const LEAVES_PART: usize = 10;
 
+/// Numbers between the sessions of two upstreams. An upstream has one more at each session that begins.
+const SESSIONS_OF_UPSTREAM: u64 = 1 << 32;
+
 /// The pool of an ask, and what the pool says beside the ask.
 #[derive(Clone, Debug)]
 pub struct Asker {
@@ -184,7 +187,8 @@ impl Registry {
     /// until the upstream has answered that, and so do all limits of a registry that stops.
     pub fn asks_above(&mut self, now: Moment, upstream: &Upstream, rtt: Duration) -> DueAbove {
         self.restart_session_if_loans_lost(now);
-        let mut all = DueAbove { distance: rtt, session: self.session_with(upstream), ..DueAbove::default() };
+        let session = self.session_with(upstream);
+        let mut all = DueAbove { distance: rtt, session, ..DueAbove::default() };
         let of_all = self.is_stopping.then_some(&mut self.limits);
         let room = if upstream.is_store() { self.store_batch.most() } else { ASKS_MAX };
         let most = if self.is_stopping { room } else { room / LEAVES_PART };
@@ -221,9 +225,17 @@ impl Registry {
         self.sessions_above.clear();
     }
 
-    /// Returns the number of the session with `upstream`.
-    fn session_with(&self, upstream: &Upstream) -> u64 {
-        self.sessions_above.get(upstream).copied().unwrap_or(self.session_above)
+    /// Returns the number of the session with `upstream`. No other upstream has it: two addresses may lead to one
+    /// allocator, which knows a session by its number.
+    fn session_with(&mut self, upstream: &Upstream) -> u64 {
+        if let Some(session) = self.sessions_above.get(upstream) {
+            return *session;
+        }
+        let before = u64::try_from(self.sessions_above.len()).unwrap_or(u64::MAX);
+        let before = before.saturating_mul(SESSIONS_OF_UPSTREAM);
+        let session = after((self.session_above - 1).saturating_add(before));
+        self.sessions_above.insert(upstream.clone(), session);
+        session
     }
 
     /// Begins another session if the books of a leased pool were dropped.
@@ -249,7 +261,8 @@ impl Registry {
     /// Begins another session with `upstream`, which disputes this one, or is another allocator than before. Loans of
     /// other upstreams are renewed as before.
     pub fn begin_session_with(&mut self, now: Moment, upstream: &Upstream) {
-        self.sessions_above.insert(upstream.clone(), after(self.session_with(upstream)));
+        let session = self.session_with(upstream);
+        self.sessions_above.insert(upstream.clone(), after(session));
         for limits in [&mut self.limits, &mut self.retired] {
             leased(limits, upstream).for_each(|(_, limit)| limit.all_unrecognised_above(now));
         }

@@ -101,9 +101,9 @@ pub struct Registry {
     past: Past,
     sessions: Sessions,
     epoch: u64,
-    /// Number of the session with upstreams that have disputed none.
+    /// Number of the session with the first upstream that is asked, if that disputes none.
     session_above: u64,
-    /// Number of the session with each upstream that has disputed one.
+    /// Number of the session with each upstream that was asked.
     sessions_above: BTreeMap<Upstream, u64>,
     store_batch: BatchSize,
     is_stopping: bool,

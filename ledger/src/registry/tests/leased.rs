@@ -40,7 +40,12 @@ impl Pair {
     /// Makes the exchange with the upstream that is due at `now`, if one is.
     fn exchange(&mut self, now: u64, way: Way) {
         let upstream = self.region.upstreams().pop_first().expect("there is one");
-        let due = self.region.asks_above(millis(now), &upstream, Duration::from_millis(1));
+        self.exchange_with(&upstream, now, way);
+    }
+
+    /// Makes the exchange that is due at `now` by the address `upstream`, if one is.
+    fn exchange_with(&mut self, upstream: &Upstream, now: u64, way: Way) {
+        let due = self.region.asks_above(millis(now), upstream, Duration::from_millis(1));
         if due.asks.is_empty() {
             return;
         }
@@ -61,7 +66,7 @@ impl Pair {
         let errors = grants.iter().filter_map(|grant| Some(grant.error.as_ref()?.code.clone()));
         self.errors.extend(errors);
         let granted = Granted::of(&grants);
-        self.region.on_grant_above(millis(now), &upstream, due.session, millis(now), &due.askers, granted);
+        self.region.on_grant_above(millis(now), upstream, due.session, millis(now), &due.askers, granted);
     }
 
     /// Makes exchanges from `from` to `until`, in steps of 100 ms.
@@ -246,4 +251,31 @@ fn a_limit_that_is_put_for_a_name_of_a_leased_pattern_asks_in_a_session_of_its_o
             "lost until {lost_until} ms: {lent} and {of_new} of 10 were spent, {left} are left"
         );
     }
+}
+
+/// The bug: an allocator took what was asked by two of its addresses for one session. A new pool reported nothing, and
+/// permits that the older pool had lent came back to it as unspent.
+#[test]
+fn two_addresses_of_one_upstream_are_two_sessions_there() {
+    let centre = format!("[[limit]]\nname = \"u/*\"\n{HOUR}");
+    let leased =
+        |name: &str, at: u16| format!("[[limit]]\nname = {name:?}\nupstream = \"http://centre:{at}\"\n");
+    let upstream = |at: u16| Upstream::Address(format!("http://centre:{at}"));
+    let new = Config::parse(&leased("u/7", 2)).expect("valid");
+    let (mut pair, name) = (Pair::new(&centre, &leased("u/*", 1)), ("u/7", None));
+    pair.lent(0, 1, 1, name, 0);
+    pair.exchange(0, Way::Answered);
+    let lent = pair.lent(1, 1, 2, name, 0);
+    pair.left(2, 1, 3, name, lent);
+    pair.region.put(millis(200), &new.limits[0], CarryOver::AsIs, false).expect("there is room");
+    let mut of_new = 0;
+    for (seq, now) in (1..).zip((200..12_000).step_by(100)) {
+        of_new += pair.lent(now, 2, seq, name, of_new);
+        pair.exchange_with(&upstream(2), now, Way::Answered);
+        // The other address is out of reach for five seconds.
+        let way = if now < 5_000 { Way::Lost } else { Way::Answered };
+        pair.exchange_with(&upstream(1), now, way);
+    }
+    assert_eq!(pair.errors, Vec::<String>::new());
+    assert!(lent > 0 && of_new > 0 && lent + of_new <= 10, "{lent} and {of_new} of 10 were spent");
 }
