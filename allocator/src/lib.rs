@@ -14,7 +14,7 @@
 //! rules = [{ kind = "sliding_window", limit = 9000, per = "30s" }]"#;
 //! let config = Config::parse(text)?;
 //! let mut registry = Registry::new(&config.limits, config.clocks, Past::None, Moment::ORIGIN, 7);
-//! let caller = Caller { node: NodeName::try_new("checkout-1")?, session: 1, seq: 1, rtt: Duration::from_millis(2), owner: Default::default() };
+//! let caller = Caller { node: NodeName::try_new("checkout-1")?, session: 1, epoch: 0, seq: 1, rtt: Duration::from_millis(2), owner: Default::default() };
 //! let ask = AskBody { limit: "vendor/rest".to_owned(), want: 300, waiting: 2, ..AskBody::default() };
 //! let grants = registry.leases(Moment::ORIGIN, &caller, &[Entry::Ask(ask)]).grants;
 //! assert_eq!((grants[0].permits, grants[0].term_ms), (300, 1_000));

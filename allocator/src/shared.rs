@@ -350,9 +350,9 @@ impl Shared {
     }
 }
 
-/// Draws a random number of 53 bits that tells this life from others.
+/// Draws a random number of 53 bits that tells this life from others. It is not 0, which stands for none.
 fn epoch() -> u64 {
-    entropy::number() & PERMITS_MAX
+    (entropy::number() & PERMITS_MAX).max(1)
 }
 
 #[cfg(test)]

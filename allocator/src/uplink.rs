@@ -278,10 +278,12 @@ impl Uplink {
             // The allocator began another session.
             self.connection.begin_session(due.session - 1);
         }
-        let Exchange { session, seq, first_sent, patience, .. } = self.connection.begin(self.shared.now());
+        let Exchange { session, epoch, seq, first_sent, patience, .. } =
+            self.connection.begin(self.shared.now());
         let request = LeasesRequest {
             node: self.node.clone(),
             session,
+            epoch,
             seq,
             rtt_ms: lessor_protocol::lease::millis_up(due.distance),
             asks: due.asks.clone(),
@@ -294,22 +296,20 @@ impl Uplink {
             Way::Store(rooted) => timeout(patience, rooted.leases(&self.shared, due, &request)).await,
         };
         let (response, groups) = response.map_err(|_| TransportError::TimedOut)??;
-        let names = |grant: &GrantBody| (grant.limit.clone(), grant.key.clone());
-        let are_they = response
-            .grants
-            .iter()
-            .map(names)
-            .eq(due.asks.iter().map(|ask| (ask.limit.clone(), ask.key.clone())));
+        let of_another = || TransportError::Invalid("an answer to another exchange".to_owned());
         let ended = self.connection.on_answer(response.session, response.seq, self.shared.now());
-        let Some((_, took)) = ended.filter(|_| are_they) else {
-            return Err(TransportError::Invalid("an answer to another exchange".to_owned()));
-        };
-        // Roots in a store have no epoch, and always say 0.
+        let (_, took) = ended.ok_or_else(of_another)?;
+        // Roots in a store have no epoch, and always say 0. An allocator of another epoch grants nothing to any ask.
         if self.connection.meets_another(response.epoch, self.shared.now(), || due.session) {
             self.shared.with(|registry, now| registry.begin_session_with(now, &self.upstream));
             let problem =
                 "another allocator answers at this address, or it was restarted; a new session begins";
             return Err(TransportError::Invalid(problem.to_owned()));
+        }
+        let names = |grant: &GrantBody| (grant.limit.clone(), grant.key.clone());
+        let asked = due.asks.iter().map(|ask| (ask.limit.clone(), ask.key.clone()));
+        if !response.grants.iter().map(names).eq(asked) {
+            return Err(of_another());
         }
         self.connection.on_success();
         self.answered(took);

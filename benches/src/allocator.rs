@@ -259,6 +259,7 @@ impl Load {
         let node = |node: usize| LeasesRequest {
             node: format!("node-{node}"),
             session: node as u64 + 1,
+            epoch: 0,
             seq: 0,
             rtt_ms: 1,
             asks: (0..asks).map(ask).collect(),

@@ -90,6 +90,7 @@ fn asked(pools: usize) -> Result<(Registry, Moment), Box<dyn Error>> {
         let caller = Caller {
             node: node.clone(),
             session: 1,
+            epoch: 0,
             seq: seq as u64 + 1,
             rtt: Duration::ZERO,
             owner: Default::default(),

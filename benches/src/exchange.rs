@@ -94,6 +94,7 @@ fn micros(config: &Config, kind: Kind, asks: usize) -> Result<f64, Box<dyn Error
     let mut caller = Caller {
         node: NodeName::try_new("node-1")?,
         session: 1,
+        epoch: 0,
         seq: 0,
         rtt: Duration::from_millis(1),
         owner: Default::default(),

@@ -56,8 +56,14 @@ struct Fleet {
 impl Fleet {
     fn new(config: &Config, node: NodeName, keys: usize) -> Self {
         let now = Moment::ORIGIN + STEP;
-        let caller =
-            Caller { node, session: 1, seq: 0, rtt: Duration::from_millis(1), owner: Default::default() };
+        let caller = Caller {
+            node,
+            session: 1,
+            epoch: 0,
+            seq: 0,
+            rtt: Duration::from_millis(1),
+            owner: Default::default(),
+        };
         Fleet {
             registry: Registry::new(&config.limits, config.clocks, Past::None, now, 1),
             caller,

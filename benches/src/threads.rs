@@ -92,6 +92,7 @@ fn asks_per_second(config: &Config, kind: Kind, threads: usize) -> Result<f64, B
                 let mut caller = Caller {
                     node,
                     session: 1,
+                    epoch: 0,
                     seq: 0,
                     rtt: Duration::from_millis(1),
                     owner: Default::default(),

@@ -112,6 +112,7 @@ impl Host {
         let caller = |number| LeasesRequest {
             node: format!("node-{number}"),
             session: number,
+            epoch: 0,
             seq: 0,
             rtt_ms: 1,
             asks: vec![AskBody { limit: "limit".to_owned(), want: 10, demand: 5, ..AskBody::default() }],

@@ -87,8 +87,14 @@ fn settled(asks: usize) -> Result<(LeasesRequest, Registry, Caller), Box<dyn Err
     let mut now = Moment::ORIGIN + Duration::from_secs(1);
     let registry = Registry::new(&config.limits, config.clocks, Past::None, now, 1);
     let rtt = Duration::from_millis(1);
-    let mut caller =
-        Caller { node: NodeName::try_new("node-1")?, session: 1, seq: 0, rtt, owner: Default::default() };
+    let mut caller = Caller {
+        node: NodeName::try_new("node-1")?,
+        session: 1,
+        epoch: 0,
+        seq: 0,
+        rtt,
+        owner: Default::default(),
+    };
     let ask = |limit| AskBody {
         limit: format!("limit/{limit}"),
         want: 10,
@@ -105,7 +111,11 @@ fn settled(asks: usize) -> Result<(LeasesRequest, Registry, Caller), Box<dyn Err
     }
     caller.seq += 1;
     let node = caller.node.to_string();
-    Ok((LeasesRequest { node, session: 1, seq: caller.seq, rtt_ms: 1, asks: said }, registry, caller))
+    Ok((
+        LeasesRequest { node, session: 1, epoch: 1, seq: caller.seq, rtt_ms: 1, asks: said },
+        registry,
+        caller,
+    ))
 }
 
 fn answer<'a>(registry: Registry, caller: &Caller, entries: &'a [Entry]) -> LeasesResponse<Text<'a>> {
@@ -154,7 +164,7 @@ fn take_text<'a>(from: &mut &'a [u8]) -> Option<Text<'a>> {
 
 fn write_asks(request: &LeasesRequest, into: &mut Vec<u8>) {
     put_text(into, &request.node);
-    for number in [request.session, request.seq, request.rtt_ms, request.asks.len() as u64] {
+    for number in [request.session, request.epoch, request.seq, request.rtt_ms, request.asks.len() as u64] {
         put(into, number);
     }
     for ask in &request.asks {
@@ -179,7 +189,8 @@ fn write_asks(request: &LeasesRequest, into: &mut Vec<u8>) {
 
 fn read_asks(mut from: &[u8]) -> Option<Request<'_>> {
     let from = &mut from;
-    let (node, session, seq, rtt_ms) = (take_text(from)?, take(from)?, take(from)?, take(from)?);
+    let (node, session) = (take_text(from)?, take(from)?);
+    let (epoch, seq, rtt_ms) = (take(from)?, take(from)?, take(from)?);
     let count = usize::try_from(take(from)?).ok()?;
     let mut asks = Vec::with_capacity(count.min(from.len()));
     for _ in 0..count {
@@ -200,7 +211,7 @@ fn read_asks(mut from: &[u8]) -> Option<Request<'_>> {
             observed: None,
         });
     }
-    Some(LeasesRequest { node, session, seq, rtt_ms, asks })
+    Some(LeasesRequest { node, session, epoch, seq, rtt_ms, asks })
 }
 
 fn write_grants(response: &LeasesResponse<Text<'_>>, into: &mut Vec<u8>) {

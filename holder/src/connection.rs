@@ -34,6 +34,8 @@ pub struct Exchange {
     pub place: usize,
     /// The session in which it is asked.
     pub session: u64,
+    /// The epoch of the allocator that answers in this session; 0 if none has answered yet. The request says it.
+    pub epoch: u64,
     /// Sequence number of the exchange in its session.
     pub seq: u64,
     /// When the ask was first sent, or earlier. Leases count from here.
@@ -111,6 +113,7 @@ impl Connection {
         let exchange = Exchange {
             place: self.rotation.current(),
             session: self.rotation.session(),
+            epoch: self.rotation.epoch(),
             seq: self.rotation.next_seq(),
             first_sent: now,
             rtt: self.rtt,
@@ -141,7 +144,8 @@ impl Connection {
     /// Begins another session if the answer came from another allocator than those before in this session: one address
     /// may lead to several, and a restart makes one another. `epoch` is the number of the allocator's life. `number`
     /// (any) chooses the next session, and there is one such session a second at most. Returns whether it begins. The
-    /// answer must not be used then, and no pool's lease is recognised any more.
+    /// answer must not be used then, and no pool's lease is recognised any more. Nothing is lost with it: the exchange
+    /// said its epoch, so an allocator of another one has lent nothing.
     ///
     /// The old session does not go on. The first allocator still remembers it, and would take all that it lent for
     /// unspent once pools count from zero.
@@ -269,6 +273,26 @@ mod tests {
         assert_eq!(answered(2_040, 2), (2_121, true, true, at(3_020)), "one session a second");
         assert_eq!(answered(3_030, 1), (2_141, false, false, at(3_020)));
         assert_eq!(answered(3_040, 2), (2_141, true, true, at(4_020)), "and no more from then on");
+    }
+
+    /// The bug: an allocator that was restarted lent to a session of its earlier life. The node did not use the answer,
+    /// so what was lent burned.
+    #[test]
+    fn an_exchange_says_which_allocator_answers_in_its_session() {
+        let mut connection = Connection::new(2, SECOND, 0, 6);
+        let answered = |connection: &mut Connection, epoch| {
+            let Exchange { session, seq, epoch: said, .. } = connection.begin(at(0));
+            connection.on_answer(session, seq, at(0));
+            let meets_another = connection.meets_another(epoch, at(0), || 100);
+            connection.on_success();
+            (said, meets_another)
+        };
+        let said = [5, 5, 8, 8, 8].map(|epoch| answered(&mut connection, epoch));
+        assert_eq!(said, [(0, false), (5, false), (5, true), (0, false), (8, false)]);
+        connection.begin(at(0));
+        connection.on_failure(at(10), 200, 0);
+        assert_eq!(answered(&mut connection, 3), (0, false), "the other allocator");
+        assert_eq!(connection.begin(at(20)).epoch, 3);
     }
 
     #[test]

@@ -81,6 +81,11 @@ impl Rotation {
         self.here().number
     }
 
+    /// Returns the epoch of the allocator that answers in this session; 0 if none has answered yet.
+    pub fn epoch(&self) -> u64 {
+        self.here().epoch.unwrap_or(0)
+    }
+
     /// Begins an exchange and returns its sequence number.
     pub fn next_seq(&mut self) -> u64 {
         let here = self.here_mut();

@@ -33,6 +33,10 @@ pub struct LeasesRequest<A = AskBody, N = String> {
     /// A number below 2^53, new at every start of the node. It is a secret, because a process that knows it can speak
     /// for the session. So it is drawn from [`crate::entropy`], and shown nowhere.
     pub session: u64,
+    /// [`LeasesResponse::epoch`] of the session's answers so far; 0 or absent before the first one. An allocator with
+    /// another epoch does nothing: it answers with its own one and no grants.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub epoch: u64,
     /// Sequence number, which rises with every exchange of the session. A repeated one gets the same grants again.
     pub seq: u64,
     /// Round trip of an exchange in milliseconds, as the node measured it, rounded up. Leases outlast a few of them.
@@ -60,7 +64,8 @@ pub struct RateBody {
     pub turn: bool,
 }
 
-/// The answer to [`LeasesRequest`]: one entry for each ask, in the same order.
+/// The answer to [`LeasesRequest`]: one entry for each ask, in the same order. A node does not use the answer if its
+/// epoch is not the one of the session's answers so far, and begins another session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeasesResponse<N = String> {
     /// Number of the allocator's life that answered. It changes with a restart, and when the books are lost.
@@ -69,7 +74,7 @@ pub struct LeasesResponse<N = String> {
     pub session: u64,
     /// Sequence number of that exchange.
     pub seq: u64,
-    /// One for each ask.
+    /// One for each ask; none if the request was for another epoch.
     pub grants: Vec<GrantBody<N>>,
 }
 

@@ -28,9 +28,10 @@
 //! | K9 | an allocator that shares a store never takes the time to be later than it is | `world/shared.rs` |
 //! | K9 | where allocators keep the time, none is ahead of the time another one took it to be | `world/kept_time.rs` |
 //! | K10 | safe shares that nodes may go by at a time are within the reserve | `world/safe.rs` |
-//! | P1 P2 | one answer to one ask, none to an older one; epochs are the HTTP layer's | [`Oracle::answered`] |
+//! | P1 P2 | one answer to one ask, none to an older one | [`Oracle::answered`] |
 //! | P3 | a new process is a new session | [`Oracle::begins`] |
 //! | P4 | a replay is the same to the last event | `tests/tests/simulated/simulation.rs` |
+//! | P5 | an answer of another epoch, which is not used, answers no ask | `world/tasks.rs`, `world/regions.rs` |
 
 mod live;
 mod lives;

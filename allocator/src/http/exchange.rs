@@ -40,6 +40,7 @@ const GRANT_BYTES: usize = 256;
 const LEASES: Shape = &[
     ("node", Kind::Text),
     ("session", Kind::Number),
+    ("epoch", Kind::OptionalNumber),
     ("seq", Kind::Number),
     ("rtt_ms", Kind::OptionalNumber),
     ("asks", Kind::List),
@@ -306,26 +307,24 @@ pub(super) fn decode(body: &[u8]) -> Result<Exchange<'_>, Problem> {
     let text = std::str::from_utf8(body).ok();
     let whole =
         text.and_then(|text| serde_json::from_str::<LeasesRequest<PlacedEntry<'_>, Text<'_>>>(text).ok());
-    let (head, asks) = match whole {
-        Some(LeasesRequest { node, session, seq, rtt_ms, asks }) => ((node, session, seq, rtt_ms), asks),
+    let LeasesRequest { node, session, epoch, seq, rtt_ms, asks } = match whole {
+        Some(request) => request,
         None => one_by_one(body)?,
     };
     check_count("asks", asks.len())?;
-    let (node, session, seq, rtt_ms) = head;
     let rtt = Duration::from_millis(rtt_ms);
-    let caller = Caller { rtt, ..caller(&node, session, seq)? };
+    let caller = Caller { epoch, rtt, ..caller(&node, session, seq)? };
     Ok(Exchange { caller, asks })
 }
 
-type Head<'a> = (Text<'a>, u64, u64, u64);
-
 /// Decodes a body in which something is wrong. The fault is of the whole request, or of single entries.
-fn one_by_one(body: &[u8]) -> Result<(Head<'_>, Vec<PlacedEntry<'_>>), Problem> {
+fn one_by_one(body: &[u8]) -> Result<LeasesRequest<PlacedEntry<'_>, Text<'_>>, Problem> {
     let request: LeasesRequest<&RawValue, Text<'_>> = read(body, LEASES)?;
+    let LeasesRequest { node, session, epoch, seq, rtt_ms, asks } = request;
     // The count is checked before any entry is decoded.
-    check_count("asks", request.asks.len())?;
-    let asks = request.asks.into_iter().map(|ask| PlacedEntry(entry(ask.get())));
-    Ok(((request.node, request.session, request.seq, request.rtt_ms), asks.collect()))
+    check_count("asks", asks.len())?;
+    let asks = asks.into_iter().map(|ask| PlacedEntry(entry(ask.get()))).collect();
+    Ok(LeasesRequest { node, session, epoch, seq, rtt_ms, asks })
 }
 
 fn entry(text: &str) -> Entry<Text<'_>> {
@@ -364,7 +363,7 @@ pub(super) fn caller(node: &str, session: u64, seq: u64) -> Result<Caller, Probl
     }
     let wrong = |error| Problem::invalid("node", format!("node {error}"));
     let node = NodeName::try_new(node).map_err(wrong)?;
-    Ok(Caller { node, session, seq, rtt: Duration::ZERO, owner: Default::default() })
+    Ok(Caller { node, session, epoch: 0, seq, rtt: Duration::ZERO, owner: Default::default() })
 }
 
 #[cfg(test)]

@@ -128,6 +128,29 @@ fn ask(want: u64) -> Value {
     json!({ "limit": "vendor/rest", "spent_total": 0, "held": 0, "want": want, "waiting": want })
 }
 
+/// The bug: an allocator that was restarted lent to a session of its earlier life. The node did not use the answer, so
+/// what was lent burned.
+#[tokio::test]
+async fn a_session_of_another_epoch_is_told_the_epoch_and_lent_nothing() {
+    let app = App::new(true);
+    let epoch = app.shared.with(|registry, _| registry.epoch());
+    let said = async |epoch: u64, seq: u64| {
+        let asks =
+            json!([ask(10), { "limit": "export", "key": "new", "spent_total": 0, "held": 0, "want": 1 }]);
+        let body = json!({ "node": "node-1", "session": 1, "epoch": epoch, "seq": seq, "asks": asks });
+        let reply = app.post("/v1/leases", body.to_string()).await;
+        assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);
+        reply.json()
+    };
+    let before = app.books().await;
+    let told = said(epoch ^ 1, 1).await;
+    assert_eq!(told, json!({ "epoch": epoch, "session": 1, "seq": 1, "grants": [] }));
+    assert_eq!(app.books().await, before, "no book has changed, and no pool was made");
+    for (epoch, seq) in [(0, 2), (epoch, 3)] {
+        assert_eq!(said(epoch, seq).await["grants"].as_array().map(Vec::len), Some(2), "{epoch}");
+    }
+}
+
 #[tokio::test]
 async fn a_node_leases_renews_and_leaves() {
     let app = App::new(true);

@@ -207,7 +207,8 @@ mod tests {
         shared.follow_overrides(&overrides);
         let asks = ["a", "b", "c"].map(|limit| Entry::Ask(AskBody { want: 1, ..ask(limit) }));
         let node = NodeName::try_new("n").expect("valid");
-        let caller = Caller { node, session: 1, seq: 1, rtt: Duration::ZERO, owner: Default::default() };
+        let caller =
+            Caller { node, session: 1, epoch: 0, seq: 1, rtt: Duration::ZERO, owner: Default::default() };
         let exchanged = shared.beside(|registry, now| registry.leases(now, &caller, &asks));
         for grant in exchanged.grants {
             let error = grant.error.expect("nothing is lent");

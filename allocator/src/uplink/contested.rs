@@ -95,7 +95,7 @@ mod tests {
         let now = Moment::from_nanos(1_000_000_000_000);
         let mut registry = Registry::new(&config.limits, config.clocks, Past::None, now, 7);
         let (node, owner) = (NodeName::try_new("n").expect("valid"), Owner::NONE);
-        let caller = Caller { node, session: 1, seq: 1, rtt: Duration::ZERO, owner };
+        let caller = Caller { node, session: 1, epoch: 0, seq: 1, rtt: Duration::ZERO, owner };
         let ask =
             |name: usize| AskBody { limit: format!("api/{name}"), want: 1, waiting: 1, ..AskBody::default() };
         let asks: Vec<Entry> = (0..1_000).map(|name| Entry::Ask(ask(name))).collect();

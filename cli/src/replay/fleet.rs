@@ -339,6 +339,7 @@ impl Fleet {
         let caller = Caller {
             node: name.clone(),
             session: at.session(),
+            epoch: 0,
             seq,
             rtt: self.rtt,
             owner: Default::default(),

@@ -36,8 +36,9 @@ impl Refiller {
         exchange: &Exchange,
         asks: Vec<AskBody>,
     ) -> Result<LeasesResponse, ExchangeError> {
-        let &Exchange { session, seq, patience, rtt, .. } = exchange;
-        let request = LeasesRequest { node: self.node.clone(), session, seq, rtt_ms: millis_up(rtt), asks };
+        let &Exchange { session, epoch, seq, patience, rtt, .. } = exchange;
+        let (node, rtt_ms) = (self.node.clone(), millis_up(rtt));
+        let request = LeasesRequest { node, session, epoch, seq, rtt_ms, asks };
         let transport = &self.transports[exchange.place];
         let answer = tokio::time::timeout(patience, transport.leases(&request)).await;
         let answer =

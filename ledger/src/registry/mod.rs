@@ -63,6 +63,8 @@ pub struct Caller {
     pub node: NodeName,
     /// The number of its session, at most 2^53 − 1.
     pub session: u64,
+    /// The epoch of the registry that has answered in this session; 0 if that is not known.
+    pub epoch: u64,
     /// The number of the exchange, at most 2^53 − 1.
     pub seq: u64,
     /// The round-trip time of the node, as it reports.
@@ -117,8 +119,9 @@ pub struct Registry {
 pub type WrongCounts = BTreeMap<Reason, u64>;
 
 impl Registry {
-    /// Makes a registry with the limits `configured`. Its `epoch` tells this run from others. Unless `past` is
-    /// [`Past::None`], every pool is in quarantine until nothing counts any more that an earlier run may have lent.
+    /// Makes a registry with the limits `configured`. Its `epoch`, which is not 0, tells this run from others. Unless
+    /// `past` is [`Past::None`], every pool is in quarantine until nothing counts any more that an earlier run may have
+    /// lent.
     pub fn new(configured: &[LimitConfig], clocks: ClockBounds, past: Past, now: Moment, epoch: u64) -> Self {
         let mut limits = Limits::default();
         for limit in configured {

@@ -59,6 +59,7 @@ fn caller(seq: u64) -> Caller {
     Caller {
         node: NodeName::try_new("node-1").expect("valid"),
         session: 1,
+        epoch: 0,
         seq,
         rtt: Duration::ZERO,
         owner: Default::default(),
@@ -217,8 +218,14 @@ fn the_same_calls_get_the_same_answers() {
         let mut answers = vec![];
         for step in 0..2_000u64 {
             let node = NodeName::try_new(&format!("big-{}", step % 7)).expect("valid");
-            let caller =
-                Caller { node, session: 1, seq: step, rtt: Duration::ZERO, owner: Default::default() };
+            let caller = Caller {
+                node,
+                session: 1,
+                epoch: 0,
+                seq: step,
+                rtt: Duration::ZERO,
+                owner: Default::default(),
+            };
             let key = (step * 7919 % 50).to_string();
             let asks = [ask("vendor/rest", None, 0, 0, step % 9), ask("export", Some(&key), 0, 0, 1)];
             answers.push(registry.leases(millis(step), &caller, &asks).grants);
@@ -351,6 +358,7 @@ impl Nodes {
         let caller = |place: Place, seq| Caller {
             node: NodeName::try_new(&format!("node-{}", place.node)).expect("valid"),
             session: 1,
+            epoch: 0,
             seq,
             rtt: Duration::ZERO,
             owner: Default::default(),

@@ -24,12 +24,13 @@ fn the_leases_request_is_pinned() {
         &LeasesRequest {
             node: "checkout-7".to_owned(),
             session: 9_007_199_254_740_991,
+            epoch: 7,
             seq: 12,
             rtt_ms: 3,
             asks: vec![AskBody::of("vendor/rest", None, plain), AskBody::of("export", Some("user-42"), slow)],
         },
         concat!(
-            r#"{"node":"checkout-7","session":9007199254740991,"seq":12,"rtt_ms":3,"asks":["#,
+            r#"{"node":"checkout-7","session":9007199254740991,"epoch":7,"seq":12,"rtt_ms":3,"asks":["#,
             r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"demand":450,"waiting":2},"#,
             r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0,"shadow_refused":6,"#,
             r#""largest":2,"rate":{"number":77,"cap":2,"interval_ns":5000000}}]}"#

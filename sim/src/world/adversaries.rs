@@ -60,7 +60,7 @@ impl World {
         let (node, session, exchange) = (self.nodes.len() + index, adversary.session, self.order);
         let observed = self.outside.map(|_| adversary.observed());
         let asks = vec![DeskAsk { desk, ask, observed }];
-        let message = Message { node, session, seq, exchange, rtt, asks, leaves: false };
+        let message = Message { node, session, epoch: 0, seq, exchange, rtt, asks, leaves: false };
         if old.len() == KEPT {
             old.remove(0);
         }

@@ -134,7 +134,7 @@ impl World {
 
     /// Returns the sender of `message`, as the wire describes it.
     pub(super) fn caller(&self, message: &Message) -> Caller {
-        let &Message { node, session, seq, rtt, .. } = message;
+        let &Message { node, session, epoch, seq, rtt, .. } = message;
         let name = match self.region(node) {
             Some(region) => NodeName::try_new(&format!("region-{region}")).expect("letters and digits"),
             None => self.setup.name(node),
@@ -142,6 +142,7 @@ impl World {
         Caller {
             node: name,
             session,
+            epoch,
             seq,
             rtt: Duration::from_millis(millis_up(rtt)),
             owner: self.setup.owner(node),

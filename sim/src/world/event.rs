@@ -117,6 +117,8 @@ pub(super) struct Message {
     /// The place of the sender: a node, an adversary or a region.
     pub(super) node: usize,
     pub(super) session: u64,
+    /// The life of the allocator that has answered in this session; 0 if none has.
+    pub(super) epoch: u64,
     pub(super) seq: u64,
     pub(super) exchange: u64,
     pub(super) asks: Vec<DeskAsk>,

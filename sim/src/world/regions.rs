@@ -231,10 +231,10 @@ impl World {
     /// Sends the due asks of a region to the allocator above it.
     pub(super) fn send_above(&mut self, region: usize, exchange: u64) {
         let (node, at) = (self.region_place(region), &self.regions[region]);
-        let (session, seq) = (at.connection.session(), at.asks());
+        let Some(&Exchange { session, epoch, seq, .. }) = at.connection.open() else { return };
         let (rtt, ask) = (at.due.distance, at.due.asks[0].ask());
         let asks = vec![DeskAsk { desk: self.region_desk(region), ask, observed: None }];
-        self.send_ask(Message { node, session, seq, exchange, rtt, asks, leaves: false });
+        self.send_ask(Message { node, session, epoch, seq, exchange, rtt, asks, leaves: false });
     }
 
     /// Delivers the message of a node to its region.
@@ -253,7 +253,9 @@ impl World {
         let before = at.stock(&self.limits, self.real, 0).view;
         let bodies = at.registry.leases(now, &caller, &asks).grants;
         let (stocks, mut answers) = (self.stocks(), vec![]);
-        self.region_hears_of_vendor(&message, before, stocks.own[region])?;
+        if !bodies.is_empty() {
+            self.region_hears_of_vendor(&message, before, stocks.own[region])?;
+        }
         for (ask, body) in message.asks.iter().zip(bodies) {
             let answer = answer_of(&body);
             match answer {
@@ -316,13 +318,14 @@ impl World {
             return Ok(());
         }
         let bodies = self.exchange(&message);
-        let ask = message.asks[0];
-        let answer = answer_of(&bodies[0]);
-        self.log_answer(&message, &ask, &answer);
-        let (stocks, asked) = (self.stocks(), self.asked_above(region, &message));
-        self.oracles.root_answered(self.now(), &asked, &answer, &stocks)?;
-        let said = DeskAnswer { desk: ask.desk, answer, share: None, longest: None };
-        self.answer(message.reply(self.centre.registry.epoch(), vec![said]));
+        let (stocks, asked, mut said) = (self.stocks(), self.asked_above(region, &message), vec![]);
+        for (ask, body) in message.asks.iter().zip(&bodies) {
+            let answer = answer_of(body);
+            self.log_answer(&message, ask, &answer);
+            self.oracles.root_answered(self.now(), &asked, &answer, &stocks)?;
+            said.push(DeskAnswer { desk: ask.desk, answer, share: None, longest: None });
+        }
+        self.answer(message.reply(self.centre.registry.epoch(), said));
         Ok(())
     }
 
@@ -366,6 +369,7 @@ impl World {
         let (session, seq) = (at.connection.session(), at.asks());
         let Some((exchange, _)) = at.connection.on_answer(session, seq, now) else { return Ok(()) };
         if at.connection.meets_another(epoch, now, || session) {
+            must("P5", answers.is_empty(), || "an answer that is not used answers asks".to_owned())?;
             at.registry.begin_session_with(now, self.limits.upstream());
             let next = at.connection.session();
             self.oracles.root().ends(session);

@@ -100,7 +100,7 @@ impl World {
         let at = &mut self.nodes[node];
         let desks = asks.iter().map(|ask| ask.desk).collect();
         at.exchange = Some(InFlight { id: self.order, desks });
-        let Exchange { session, seq, rtt, patience, .. } = at.connection.begin(now);
+        let Exchange { session, epoch, seq, rtt, patience, .. } = at.connection.begin(now);
         let (exchange, life) = (self.order, at.life);
         let timeout = at.clock.when(now + patience);
         for DeskAsk { desk, ask, observed } in &mut asks {
@@ -120,7 +120,7 @@ impl World {
         }
         self.meter.exchanged();
         self.push(timeout, Event::TimeOut { node, life, exchange });
-        self.send_ask(Message { node, session, seq, exchange, rtt, asks, leaves: false });
+        self.send_ask(Message { node, session, epoch, seq, exchange, rtt, asks, leaves: false });
     }
 
     pub(super) fn send_ask(&mut self, message: Message) {
@@ -156,7 +156,7 @@ impl World {
             return Ok(());
         };
         if self.meets_another(node, reply.epoch, &asked) {
-            return Ok(());
+            return must("P5", answers.is_empty(), || "an answer that is not used answers asks".to_owned());
         }
         for said in &answers {
             self.hears_of_share(said.desk, said.share, exchange.first_sent)?;

@@ -160,7 +160,7 @@ impl World {
             let asks = asks.collect();
             let at = &mut self.nodes[node];
             let Exchange { session, seq, rtt, .. } = at.connection.begin(at.clock.show(self.real));
-            self.send_ask(Message { node, session, seq, exchange: 0, rtt, asks, leaves: true });
+            self.send_ask(Message { node, session, epoch: 0, seq, exchange: 0, rtt, asks, leaves: true });
         }
         self.crash(node, until);
     }

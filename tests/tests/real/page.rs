@@ -55,7 +55,8 @@ async fn ask(allocator: &Allocator, method: Method, path: &str, body: Option<Val
 async fn exchange(allocator: &Allocator, seq: u64, place: (&str, Option<&str>), want: u64, spent_total: u64) {
     let (limit, key) = (place.0.to_owned(), place.1.map(str::to_owned));
     let body = AskBody { limit, key, want, waiting: want, spent_total, ..AskBody::default() };
-    let request = LeasesRequest { node: "node-1".to_owned(), session: 7, seq, rtt_ms: 1, asks: vec![body] };
+    let request =
+        LeasesRequest { node: "node-1".to_owned(), session: 7, epoch: 0, seq, rtt_ms: 1, asks: vec![body] };
     let request = serde_json::to_value(&request).expect("plain data");
     ask(allocator, Method::POST, "/v1/leases", Some(request)).await;
 }

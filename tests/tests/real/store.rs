@@ -129,6 +129,30 @@ fn what_a_day_has_spent_is_not_forgotten() {
     assert!((1..=20).contains(&left), "{left} of the 20 free permits were lent");
 }
 
+/// The bug: an allocator that was restarted lent to a session of its earlier life. The node did not use the answer, so
+/// what was lent burned: for an hour here.
+#[test]
+fn the_first_call_after_a_restart_is_admitted_and_burns_nothing() {
+    let judged = |is_region: bool| {
+        let hour = "[[limit]]\nname = \"vendor\"\nrules = [{ kind = \"sliding_window\", limit = 1, per = \"1h\" }]\n";
+        let centre = Allocator::start(hour, "127.0.0.1:0", true);
+        let leased = format!("[[limit]]\nname = \"vendor\"\nupstream = {:?}\n", centre.url);
+        let region = is_region.then(|| Allocator::start(&leased, "127.0.0.1:0", true));
+        let mut first = node(region.as_ref().unwrap_or(&centre), "first");
+        // What it leases at once it gives back.
+        pause(5_000);
+        let centre = centre.replace(Duration::ZERO);
+        assert_eq!(first.acquire(1, 5_000).len(), 1, "through a region: {is_region}");
+        pause(3_000);
+        let pools = reqwest::Client::new().get(format!("{}/v1/limits/vendor/pools", centre.url));
+        assert_eq!(asked(pools)["pools"][0]["burned"], 0, "through a region: {is_region}");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| judged(true));
+        judged(false);
+    });
+}
+
 /// Returns how many of `calls`, each with its begin and its length in milliseconds, go on at `at`.
 fn going_on(calls: &[(Moment, u64)], at: Moment) -> usize {
     let goes_on =

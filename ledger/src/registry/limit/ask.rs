@@ -29,7 +29,7 @@ const GONE: Refusal = Refusal { reason: RefusalReason::Other, retry_after: Durat
 /// The outcome of one exchange. The names in its answers are strings, or borrowed from the asks.
 #[derive(Debug)]
 pub struct Exchanged<N = String> {
-    /// One answer for each entry, in order.
+    /// One answer for each entry, in order; none if the session is of another epoch.
     pub grants: Vec<GrantBody<N>>,
     /// Events for listeners, at most one for each ask.
     pub events: Vec<Event>,
@@ -81,7 +81,7 @@ impl Registry {
 
     /// Answers one exchange, with names borrowed from `asks`. A wrong entry changes nothing, and fails no other entry.
     /// Exchanges of several threads go on side by side. Each locks the limit of an ask, and the limits above, while it
-    /// answers that ask.
+    /// answers that ask. A session of another epoch is answered nothing: its node could not use what it were lent.
     ///
     /// # Panics
     /// If a thread panicked in the middle of an exchange with one of the limits.
@@ -91,6 +91,9 @@ impl Registry {
         caller: &Caller,
         asks: impl ExactSizeIterator<Item = &'a Entry<N>>,
     ) -> Exchanged<Text<'a>> {
+        if ![0, self.epoch].contains(&caller.epoch) {
+            return Exchanged { grants: vec![], events: vec![], waits_for: None };
+        }
         let pools = (asks.len() > 1).then(|| HashSet::with_capacity(asks.len()));
         let mut exchange =
             Exchange { now, caller, pools, session: None, events: vec![], is_uncovered: false };

@@ -40,8 +40,14 @@ fn spend(registry: &Registry, time: &AtomicU64, node: usize) -> [u64; 4] {
     let name = NodeName::try_new(&format!("node-{node}")).expect("valid");
     let (mut lent, mut dry) = ([0; 4], 0);
     for seq in 1.. {
-        let caller =
-            Caller { node: name.clone(), session: 1, seq, rtt: Duration::ZERO, owner: Default::default() };
+        let caller = Caller {
+            node: name.clone(),
+            session: 1,
+            epoch: 0,
+            seq,
+            rtt: Duration::ZERO,
+            owner: Default::default(),
+        };
         let now = millis(time.fetch_add(50, Ordering::Relaxed));
         let places: Vec<usize> = (0..4).map(|step| (node + step) % 4).collect();
         let asks: Vec<Entry> =

@@ -52,8 +52,8 @@ async fn five_hundred_limits_ten_thousand_keys_and_a_thousand_nodes_are_still_a_
         };
         let shared = AskBody { limit: "partner/001".to_owned(), want: 1, demand: node, ..AskBody::default() };
         let asks = (0..KEYS).map(key).chain([shared]).collect();
-        let request =
-            LeasesRequest { node: format!("node-{node}"), session: node + 1, seq: 1, rtt_ms: 1, asks };
+        let (node, session) = (format!("node-{node}"), node + 1);
+        let request = LeasesRequest { node, session, epoch: 0, seq: 1, rtt_ms: 1, asks };
         let request = serde_json::to_value(&request).expect("plain data");
         ask(&allocator, Method::POST, "/v1/leases", Some(request)).await;
     }
