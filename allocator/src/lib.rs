@@ -52,6 +52,7 @@ mod samples;
 pub mod server;
 mod shared;
 mod shared_store_status;
+mod silent_upstreams;
 pub mod store;
 pub mod stored_tokens;
 mod uplink;

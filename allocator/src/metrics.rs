@@ -39,7 +39,7 @@ const SECONDS: [f64; 12] =
 const ASKS: [f64; 10] = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, wire::ASKS_MAX as f64];
 
 /// Outcomes of a request: success, or the code of a problem.
-const OUTCOMES: [&str; 13] = [
+const OUTCOMES: [&str; 14] = [
     "ok",
     "malformed",
     "invalid",
@@ -48,6 +48,7 @@ const OUTCOMES: [&str; 13] = [
     "timeout",
     "unsupported_media_type",
     "store_failing",
+    "upstream_failing",
     "unauthenticated",
     "forbidden",
     "session_of_another",
@@ -266,9 +267,11 @@ impl Metrics {
         self.connections_refused.increment(1);
     }
 
-    /// Publishes what the books said, and whether `store_fails`. A store that hangs reports nothing, so each scrape asks.
-    pub(crate) fn publish(&self, scraped: Scraped, store_fails: bool) {
-        self.ready.set(f64::from(u8::from(scraped.is_ready && !store_fails)));
+    /// Publishes what the books said, whether `store_fails`, and whether an upstream lends, if there are only upstreams. A
+    /// store that hangs reports nothing, so each scrape asks.
+    pub(crate) fn publish(&self, scraped: Scraped, store_fails: bool, upstream_lends: bool) {
+        let is_ready = scraped.is_ready && !store_fails && upstream_lends;
+        self.ready.set(f64::from(u8::from(is_ready)));
         self.store.fails(store_fails);
         self.epoch.set(scraped.epoch as f64);
         self.sessions.set(scraped.sessions as f64);

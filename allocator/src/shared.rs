@@ -16,6 +16,7 @@ use crate::http::Bodies;
 use crate::journal::{Journal, NotDurable};
 use crate::metrics::Metrics;
 use crate::shared_store_status::SharedStoreStatus;
+use crate::silent_upstreams::SilentUpstreams;
 use known::Known;
 use lessor_ledger::overrides::Suspensions;
 use lessor_ledger::pool::Past;
@@ -52,6 +53,7 @@ pub(crate) struct Shared {
     /// Set with a store of its own.
     journal: OnceLock<Arc<Journal>>,
     shared_store_status: SharedStoreStatus,
+    silent_upstreams: SilentUpstreams,
     file: Mutex<FileState>,
     /// Addresses that let in any peer of another machine.
     exposures: OnceLock<Vec<Exposure>>,
@@ -110,6 +112,7 @@ impl Shared {
         Shared {
             journal: OnceLock::new(),
             shared_store_status: SharedStoreStatus::new(&config),
+            silent_upstreams: SilentUpstreams::default(),
             file: Mutex::default(),
             exposures: OnceLock::new(),
             access: OnceLock::new(),
@@ -273,6 +276,11 @@ impl Shared {
     /// The state of the shared store.
     pub(crate) fn shared_store_status(&self) -> &SharedStoreStatus {
         &self.shared_store_status
+    }
+
+    /// The upstream allocators that do not answer.
+    pub(crate) fn silent_upstreams(&self) -> &SilentUpstreams {
+        &self.silent_upstreams
     }
 
     /// Writes the rest, and closes the store. Blocks for as long as that takes.

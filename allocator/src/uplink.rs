@@ -44,7 +44,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// end. A store elects another leader in that time.
 const FAREWELL_MAX: Duration = Duration::from_secs(4);
 
-/// Time after a failed exchange for which a store counts as failing though nothing is due.
+/// Time after a failed exchange for which an upstream counts as failing though nothing is due.
 const FAILING_FOR: Duration = Duration::from_secs(10);
 
 /// Pause before a task that ended in a panic, or could not be started, is started again, so that one that always fails
@@ -100,6 +100,7 @@ impl Uplinks {
                 };
                 self.upstreams.insert(self.tasks.spawn(run).id(), upstream.clone());
                 if self.failing.remove(&upstream).is_some() {
+                    shared.silent_upstreams().note(&upstream, false);
                     tracing::info!(%upstream, "leases from this upstream begin");
                 }
                 self.known.insert(upstream);
@@ -108,6 +109,9 @@ impl Uplinks {
                 let problem = error.to_string();
                 // Counted each time: the alert goes by what fails at present.
                 shared.metrics().upstream(&upstream).failed();
+                if !upstream.is_store() {
+                    shared.silent_upstreams().note(&upstream, true);
+                }
                 // Said once, and not with each attempt.
                 if self.failing.get(&upstream).is_none_or(|(_, last)| *last != problem) {
                     tracing::error!(%upstream, %error, "nothing can be leased from this upstream until that is mended");
@@ -236,16 +240,14 @@ impl Uplink {
             }
             if due.asks.is_empty() {
                 let now = self.shared.now();
+                // No exchange would show that the upstream is of use again.
+                if due.next.is_none() && is_over(self.failed_at, now) {
+                    self.is_silent(None);
+                }
                 let again = match &self.way {
                     Way::Http(_) => LOOK_AGAIN,
                     // Signing is also how it hears of the decisions of others.
-                    Way::Store(rooted) => {
-                        // No exchange would show that the store is of use again.
-                        if due.next.is_none() && is_over(self.failed_at, now) {
-                            self.shared.shared_store_status().fell_silent(Work::Exchanging, None);
-                        }
-                        rooted.signs_next().since(now)
-                    }
+                    Way::Store(rooted) => rooted.signs_next().since(now),
                 };
                 let wait = due.next.map_or(again, |next| next.since(now)).min(again);
                 // An error says that no node asked meanwhile.
@@ -322,10 +324,16 @@ impl Uplink {
         if self.failed_at.is_some() {
             tracing::info!(upstream = %self.upstream, "the upstream answers again");
         }
-        if matches!(self.way, Way::Store(_)) {
-            self.shared.shared_store_status().fell_silent(Work::Exchanging, None);
-        }
+        self.is_silent(None);
         self.failed_at = None;
+    }
+
+    /// Records why exchanges fail; `None` if the upstream may be of use.
+    fn is_silent(&self, why: Option<String>) {
+        match self.way {
+            Way::Http(_) => self.shared.silent_upstreams().note(&self.upstream, why.is_some()),
+            Way::Store(_) => self.shared.shared_store_status().fell_silent(Work::Exchanging, why),
+        }
     }
 
     fn believe(&self, first_sent: Moment, due: &DueAbove, granted: Granted<'_>) {
@@ -354,8 +362,8 @@ impl Uplink {
         self.metrics.failed();
         self.shared.with(|registry, _| registry.on_failure_above(&due.askers));
         // A single failure may be chance.
-        if matches!(self.way, Way::Store(_)) && self.failed_at.is_some() {
-            self.shared.shared_store_status().fell_silent(Work::Exchanging, Some(error.to_string()));
+        if self.failed_at.is_some() {
+            self.is_silent(Some(error.to_string()));
         }
         if self.failed_at.is_none() {
             let upstream = &self.upstream;

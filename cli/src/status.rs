@@ -112,6 +112,7 @@ fn reasons(status: &Value) -> Vec<String> {
             format!("{} limits in quarantine for up to {}", waits["limits"], span(longest))
         }
         Some("store_failing") => "the store cannot be used".to_owned(),
+        Some("upstream_failing") => "no upstream answers".to_owned(),
         _ => table::text(reason),
     };
     status["reasons"].as_array().into_iter().flatten().map(word).collect()

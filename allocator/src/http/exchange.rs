@@ -199,13 +199,25 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
         let detail = "the shared store does not answer: nothing is lent until it does. Ask another allocator";
         return Err(Problem::unavailable("store_failing", detail));
     }
+    if shared.silent_upstreams().any() && waits_for_upstreams(shared, &response.grants) {
+        let detail = "the allocator that these limits are leased from does not answer: nothing is lent until it does. Ask \
+                      another allocator";
+        return Err(Problem::unavailable("upstream_failing", detail));
+    }
     let mut body = Vec::with_capacity(HEAD_BYTES + GRANT_BYTES * response.grants.len());
     encode(&response, &mut body);
     Ok(Answered { body, asks, waits_for })
 }
 
+/// Whether every answer is empty, because the upstream of its limit is silent. A limit of this allocator that is asked for
+/// as well is a reason to answer, though nothing is left of it.
+fn waits_for_upstreams(shared: &Shared, grants: &[GrantBody<Text<'_>>]) -> bool {
+    let pools = grants.iter().filter(|grant| grant.error.is_none());
+    lends_nothing(grants) && shared.wait_for_upstreams(pools.map(|grant| &*grant.limit))
+}
+
 /// Whether there are answers, and every one is empty: no permits lent or held, no rate, no error, and no reason for the
-/// refusal. While the store is silent such answers say nothing about the limit. The node does better to ask another
+/// refusal. While the source of what is lent is silent such answers say nothing about the limit. The node does better to ask another
 /// allocator or to use its fallback, which an answer would end for all of its limits. A node asks the plain name of a limit
 /// with keys, and names that no limit has, again and again: those errors show nothing of the store. A decision of an
 /// operator is a reason, which the node must hear from this allocator.

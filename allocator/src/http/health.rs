@@ -26,7 +26,8 @@ pub(super) async fn livez() -> Response {
 
 /// `GET /readyz`: the allocator is not stopping, its store works, and no limit is in quarantine here. During a
 /// quarantine nodes may and should go on asking: the answers say how long to wait. But an operator that moves traffic
-/// here should keep the old place until then. If the upstream or a shared store is in quarantine, the old place is no
+/// here should keep the old place until then. An allocator whose limits are all leased from upstreams that do not answer
+/// is not ready. If the upstream or a shared store is in quarantine, the old place is no
 /// better, and this one is ready. The answer also has each of the [`checks`].
 pub(super) async fn readyz(
     State(shared): State<Arc<Shared>>,
@@ -49,6 +50,9 @@ pub(super) async fn readyz(
     } else if let Some(why) = shared.store_fails() {
         let why = visitor.as_ref().map_or_else(String::new, |_| format!(": {why}"));
         Some(Problem::unavailable("store_failing", format!("the store cannot be used{why}")))
+    } else if let Some(why) = shared.upstreams_fail() {
+        let why = visitor.as_ref().map_or_else(String::new, |_| format!(": {why}"));
+        Some(Problem::unavailable("upstream_failing", format!("nothing can be leased{why}")))
     } else if quarantined > 0 {
         let detail =
             "an earlier life of the allocator may have lent permits that are still being spent: limits wait";
@@ -66,7 +70,7 @@ pub(super) async fn readyz(
     }
 }
 
-/// Returns the state of the store, the configuration and the quarantine, each with a reason if it is not well. A
+/// Returns the state of the store, the upstreams, the configuration and the quarantine, each with a reason if it is not well. A
 /// refused file leaves the allocator ready, because the previous configuration stays in force. The reason for the
 /// refusal may name any limit, so only a visitor that may read all limits sees it.
 pub(super) fn checks(shared: &Shared, visitor: &Visitor, quarantined: usize) -> Value {
@@ -78,6 +82,7 @@ pub(super) fn checks(shared: &Shared, visitor: &Visitor, quarantined: usize) -> 
         .then(|| format!("{quarantined} limits wait until leases of an earlier life have ended"));
     json!({
         "store": check(shared.store_fails()),
+        "upstreams": check(shared.upstreams_fail()),
         "config": check(shared.file_fails().map(|problem| match visitor.may(Rights::may_read_all) {
             true => problem,
             false => "the file is refused: see the log".to_owned(),
@@ -96,7 +101,8 @@ pub(super) async fn metrics(
     let _turn = shared.turn_to_scrape(visitor.reader(origin.as_deref())).await?;
     let scraped = shared.with(Scraped::of);
     let to_rank = ranks::chosen(&scraped);
-    shared.metrics().publish(scraped, shared.store_fails().is_some());
+    let lends = shared.upstreams_fail().is_none();
+    shared.metrics().publish(scraped, shared.store_fails().is_some(), lends);
     shared.metrics().rank(&ranks::of_limits(&shared, to_rank).await);
     let store = shared.shared_store_status();
     shared.metrics().roots().config_is(store.overrides().newest(), store.newest_file());

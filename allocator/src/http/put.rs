@@ -6,7 +6,7 @@ use super::audited::audited;
 use super::decider::{Decider, Kept, PARAMETERS, kept, whole};
 use super::object::object;
 use super::problem::Problem;
-use super::show::{self, Page};
+use super::show::{self, Looked, Page};
 use super::{body, confirm, json};
 use crate::config::{Keyed, LimitConfig, limit_from_json};
 use crate::shared::{Reader, Shared};
@@ -81,10 +81,9 @@ pub(super) async fn put(
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let _turn = shared.turn_after_change().await;
         // Another change may have removed the limit meanwhile.
-        let shown = show::look(&shared, &name).ok();
+        let shown = Looked::at(&shared, &name).ok();
         let write = move || {
-            let body =
-                shown.map_or_else(|| b"null".to_vec(), |(config, figures)| show::body(&config, &figures));
+            let body = shown.map_or_else(|| b"null".to_vec(), |shown| shown.body());
             (status, tagged(&config), json(body)).into_response()
         };
         show::written(write).await
@@ -215,8 +214,8 @@ pub(super) async fn remove(
 /// `GET /v1/limits/{name}`, with its etag.
 pub(super) async fn one(shared: &Shared, reader: Option<Reader>, name: &str) -> Result<Response, Problem> {
     let _turn = shared.turn_to_show(reader).await?;
-    let (config, figures) = show::look(shared, name)?;
-    let write = move || (tagged(&config), json(show::body(&config, &figures))).into_response();
+    let shown = Looked::at(shared, name)?;
+    let write = move || (tagged(&shown.config), json(shown.body())).into_response();
     show::written(write).await
 }
 

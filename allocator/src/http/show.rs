@@ -4,7 +4,7 @@ use super::problem::Problem;
 use super::{json, put, top};
 use crate::access::Visitor;
 use crate::audit::Origin;
-use crate::config::{LimitConfig, Names};
+use crate::config::{LimitConfig, Names, Upstream};
 use crate::shared::{Reader, Shared};
 use axum::Extension;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -21,7 +21,7 @@ use lessor_protocol::lease::millis_up;
 use lessor_protocol::{Key, LimitName, Moment, PERMITS_MAX};
 use serde::Serialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -40,10 +40,11 @@ pub(super) async fn limits(
     visitor.needs(&shared, "read", Rights::may_look)?;
     let _turn = shared.turn_to_show(visitor.reader(origin.as_deref())).await?;
     let limits = shared.with(Registry::snapshots);
+    let silent = shared.silent_upstreams().all();
     let body = written(move || {
         let seen =
             limits.iter().filter(|(config, _)| visitor.may(|rights| rights.may_read(config.name.as_str())));
-        let limits: Vec<Shown> = seen.map(|(config, figures)| Shown::of(config, figures)).collect();
+        let limits: Vec<Shown> = seen.map(|(config, figures)| Shown::of(config, figures, &silent)).collect();
         encoded(&BTreeMap::from([("limits", limits)]))
     });
     Ok(json(body.await?))
@@ -216,17 +217,27 @@ pub(super) fn limit_unknown(name: &str) -> AskRejection {
     AskRejection::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
 }
 
-/// Looks up the limit `name`: its configuration and its figures.
-pub(super) fn look(shared: &Shared, name: &str) -> Result<(Arc<LimitConfig>, Figures), Problem> {
-    shared.with(|registry, now| {
-        let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
-        Ok((limit.shared_config(), limit.figures(now)))
-    })
+/// A limit as it is at one moment.
+pub(super) struct Looked {
+    pub(super) config: Arc<LimitConfig>,
+    figures: Figures,
+    silent: BTreeSet<Upstream>,
 }
 
-/// Encodes what is shown of a limit.
-pub(super) fn body(config: &LimitConfig, figures: &Figures) -> Vec<u8> {
-    encoded(&Shown::of(config, figures))
+impl Looked {
+    /// Looks up the limit `name`: its configuration and its figures.
+    pub(super) fn at(shared: &Shared, name: &str) -> Result<Self, Problem> {
+        let silent = shared.silent_upstreams().all();
+        shared.with(|registry, now| {
+            let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
+            Ok(Looked { config: limit.shared_config(), figures: limit.figures(now), silent })
+        })
+    }
+
+    /// Encodes what is shown of the limit.
+    pub(super) fn body(&self) -> Vec<u8> {
+        encoded(&Shown::of(&self.config, &self.figures, &self.silent))
+    }
 }
 
 /// A limit as it is shown: its configuration and its figures.
@@ -239,8 +250,12 @@ struct Shown {
 }
 
 impl Shown {
-    fn of(config: &LimitConfig, figures: &Figures) -> Self {
-        Shown { config: config.raw(), figures: shown(config, figures) }
+    fn of(config: &LimitConfig, figures: &Figures, silent: &BTreeSet<Upstream>) -> Self {
+        let mut shown = shown(config, figures);
+        if config.upstream.as_ref().is_some_and(|upstream| silent.contains(upstream)) {
+            shown["upstream_silent"] = json!(true);
+        }
+        Shown { config: config.raw(), figures: shown }
     }
 }
 

@@ -39,11 +39,13 @@ pub(super) async fn status(State(shared): State<Arc<Shared>>, visitor: Visitor) 
         });
         (body, registry.is_stopping(), waits.len())
     });
-    let is_store_failing = shared.store_fails().is_some();
     let mut reasons = vec![];
-    for (holds, reason) in
-        [(is_stopping, "stopping"), (is_store_failing, "store_failing"), (quarantined > 0, "quarantine")]
-    {
+    for (holds, reason) in [
+        (is_stopping, "stopping"),
+        (shared.store_fails().is_some(), "store_failing"),
+        (shared.upstreams_fail().is_some(), "upstream_failing"),
+        (quarantined > 0, "quarantine"),
+    ] {
         if holds {
             reasons.push(reason);
         }

@@ -6,6 +6,7 @@ mod entries;
 mod looks;
 mod many;
 mod page;
+mod regions;
 mod requests;
 mod strict;
 mod written;

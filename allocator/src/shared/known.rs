@@ -2,8 +2,9 @@
 //! limits below, too.
 
 use super::Shared;
-use crate::config::LimitConfig;
+use crate::config::{LimitConfig, Upstream};
 use crate::events::BY_NODES_MAX;
+use lessor_ledger::named::named_for;
 use lessor_ledger::roots::parents_of;
 use lessor_ledger::share::Owner;
 use lessor_protocol::push::{Event, Kind};
@@ -73,6 +74,26 @@ impl Known {
 }
 
 impl Shared {
+    /// Returns why no limit lends, if each is leased from an upstream allocator that does not answer. A limit of its own
+    /// is reason enough to send nodes here.
+    pub(crate) fn upstreams_fail(&self) -> Option<String> {
+        let silent = self.silent_upstreams().all();
+        let limits = self.limits();
+        let waits = |limit: &LimitConfig| limit.upstream.as_ref().is_some_and(|of| silent.contains(of));
+        if limits.is_empty() || !limits.values().all(waits) {
+            return None;
+        }
+        let names: Vec<&str> = silent.iter().map(Upstream::as_str).collect();
+        Some(format!("every limit is leased from an allocator that does not answer: {}", names.join(", ")))
+    }
+
+    /// Whether all limits called `names` are leased from upstream allocators that do not answer. False without names.
+    pub(crate) fn wait_for_upstreams<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
+        let (silent, limits, mut names) = (self.silent_upstreams().all(), self.limits(), names.peekable());
+        let upstream = |name| limits.get(&named_for(&limits, name)?)?.upstream.as_ref();
+        names.peek().is_some() && names.all(|name| upstream(name).is_some_and(|of| silent.contains(of)))
+    }
+
     /// Publishes `event`, and an event for each limit below its limit: a caller that waits for one of those waits for
     /// this limit, too.
     pub(crate) fn tell(&self, event: &Event) {

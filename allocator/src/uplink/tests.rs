@@ -81,9 +81,11 @@ async fn an_upstream_whose_token_was_missing_is_asked_once_the_token_is_there() 
         assert!(uplinks.tasks.is_empty() && uplinks.failing.len() == 1);
         let stands = shared.metrics().upstreams_stand();
         assert_eq!(stands, [("http://127.0.0.1:1".to_owned(), Stands::Down)], "it is seen");
+        assert!(shared.upstreams_fail().is_some(), "nothing is lent");
     }
     std::fs::write(&token, "secret").expect("written");
     uplinks.keep_up(&shared);
+    assert_eq!(shared.upstreams_fail(), None);
     uplinks.keep_up(&shared);
     assert_eq!((uplinks.tasks.len(), uplinks.failing.len()), (1, 0));
     shared.stop();

@@ -180,7 +180,7 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
 
 /// Returns the configuration in an answer of the API, without the figures.
 fn configured(seen: &Value) -> Value {
-    const FIGURES: [&str; 25] = [
+    const FIGURES: [&str; 26] = [
         "ceiling",
         "pools",
         "names",
@@ -188,6 +188,7 @@ fn configured(seen: &Value) -> Value {
         "paused",
         "leased",
         "paused_ms",
+        "upstream_silent",
         "blocked_nodes",
         "topped_up",
         "available",

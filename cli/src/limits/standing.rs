@@ -45,6 +45,9 @@ pub(crate) fn stands(limit: &Value, earlier: Option<&Value>) -> (u8, String) {
     if is("paused") {
         found.push((3, format!("paused{}", lasts("paused_ms"))));
     }
+    if is("upstream_silent") {
+        found.push((3, "upstream silent".to_owned()));
+    }
     match (of("vendor_paused_pools"), of("pools")) {
         (0, _) => {}
         _ if is_one(limit) => found.push((3, format!("vendor paused{}", lasts("vendor_paused_ms")))),
@@ -113,6 +116,13 @@ mod tests {
         assert_eq!(state(json!({ "paused": true, "paused_ms": 599_123 }), None), is(3, "paused for 9m 59s"));
         assert_eq!(state(json!({ "paused": true, "available": 0 }), None), is(3, "paused"));
         assert_eq!(state(json!({ "quarantine_ms": 519_596_457 }), None), is(3, "quarantine for 6d 0h"));
+    }
+
+    /// The bug: a limit that was leased from an allocator that did not answer was `ok`.
+    #[test]
+    fn a_limit_whose_upstream_does_not_answer_says_so() {
+        let leased = json!({ "leased": true, "available": 0, "upstream_silent": true });
+        assert_eq!(state(leased, None), is(3, "upstream silent"));
     }
 
     /// The bugs: a limit that the vendor had paused lent, by its state, and later the end of the pause was nowhere. One

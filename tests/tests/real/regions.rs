@@ -193,6 +193,50 @@ async fn a_region_that_is_cut_off_lends_nothing_new_and_resumes_within_a_term() 
     }
 }
 
+/// Whether the allocator at `url` says that it is ready.
+async fn is_ready(url: &str) -> bool {
+    reqwest::get(format!("{url}/readyz")).await.expect("the server answers").status().is_success()
+}
+
+/// The bug: such a region answered that its limits are empty, and that it is ready. Its nodes stayed there for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_region_that_is_cut_off_sends_its_nodes_to_another() {
+    let centre = Fleet::start(&centre()).await;
+    let address = centre.url.strip_prefix("http://").expect("http").parse().expect("an address");
+    let link = Proxy::start(address).await;
+    let (east, west) = (region("east", &link.url()).await, region("west", &centre.url).await);
+    let builder = Client::builder(&east.url).or(&west.url).node("a");
+    let client = builder.connect().await.expect("both answer");
+    let limit = client.limit("vendor");
+    let spent = async |fleet: &Fleet| fleet.books("vendor").await["pools"][0]["spent"].as_u64().unwrap_or(0);
+    limit.acquire_within(1, Duration::from_secs(5)).await.expect("there are plenty");
+    link.set(Fault::Cut);
+    assert!(is_ready(&east.url).await, "it need not notice before it is asked");
+    // The client began at either of them.
+    let began = spent(&west).await;
+    let only = east.client("b").await;
+    let stays = only.limit("vendor");
+    eventually("the region is not ready", async || {
+        let _ = stays.acquire_within(1, Duration::from_millis(50)).await;
+        (!is_ready(&east.url).await).then_some(())
+    })
+    .await;
+    eventually("the other region lends", async || {
+        let _ = limit.acquire_within(1, Duration::from_millis(50)).await;
+        (spent(&west).await > began + 10).then_some(())
+    })
+    .await;
+    link.set(Fault::None);
+    eventually("the region lends again", async || stays.try_acquire(1).ok()).await;
+    eventually("the region is ready", async || is_ready(&east.url).await.then_some(())).await;
+    for client in [client, only] {
+        client.shutdown().await;
+    }
+    for fleet in [east, west, centre] {
+        fleet.stop().await;
+    }
+}
+
 /// Time between two kills, each of another region, and how many there are.
 const KILL_EVERY: Duration = Duration::from_secs(4);
 const KILLS: u32 = 3;

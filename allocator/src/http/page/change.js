@@ -8,7 +8,7 @@ import * as words from "./words.js";
 
 /** What of a limit is how it stands, and not how it is configured. */
 const FIGURES = [
-  "ceiling", "pools", "leased", "names", "quarantine_ms", "paused", "paused_ms", "blocked_nodes", "topped_up", "available",
+  "ceiling", "pools", "leased", "upstream_silent", "names", "quarantine_ms", "paused", "paused_ms", "blocked_nodes", "topped_up", "available",
   "outstanding", "in_flight", "lessees", "asks", "granted", "spent", "returned", "burned", "shadow_refused", "vendor_withheld",
   "vendor_paused_pools", "vendor_paused_ms", "vendor_disagreed", "states", "time_to_empty_ms",
 ];

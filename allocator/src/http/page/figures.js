@@ -105,6 +105,7 @@ export function stands(name, limit, span, some) {
     add(3, `quarantine, ${span(limit.quarantine_ms)} left`, "permits that an earlier process lent may still count");
   }
   if (limit.paused) add(3, limit.paused_ms ? `paused, ${span(limit.paused_ms)} left` : "paused", "nothing is lent");
+  if (limit.upstream_silent) add(3, "upstream silent", "the allocator that it is leased from does not answer");
   const { vendor_paused_pools: paused, vendor_paused_ms: lasts, pools } = limit;
   if (paused > 0 && isOne(limit)) {
     add(3, lasts ? `vendor paused, ${span(lasts)} left` : "vendor paused", "the vendor asked for a pause");

@@ -12,7 +12,7 @@ import * as words from "./words.js";
 const main = document.getElementById("main");
 const [away, live] = [document.getElementById("away"), document.getElementById("live")];
 
-const REASONS = { stopping: "stopping", store_failing: "the store cannot be used", quarantine: "quarantine" };
+const REASONS = { stopping: "stopping", store_failing: "the store cannot be used", upstream_failing: "no upstream answers", quarantine: "quarantine" };
 
 /** What is shown, which knows how to come up to date and how to end. */
 let shown = null;

@@ -88,7 +88,7 @@ async fn it_is_ready_once_every_limit_lends_and_until_it_stops() {
     let app = App::new(true);
     let ready = app.get("/readyz").await;
     let well = json!({ "ok": true });
-    let checks = json!({ "store": well, "config": well, "quarantine": well });
+    let checks = json!({ "store": well, "upstreams": well, "config": well, "quarantine": well });
     assert_eq!((ready.status, &ready.json()["checks"]), (StatusCode::OK, &checks));
     // A refused file says why, and the previous configuration stays in force.
     let reloads = crate::reload::Reloads::new(app.shared.clone());

@@ -1,0 +1,64 @@
+//! An allocator that leases limits from another one, which does not answer.
+
+use super::*;
+use crate::config::Upstream;
+use crate::samples::LIMIT;
+
+/// The bug: a region that was cut off from its centre answered that its limits are empty. Its nodes stayed, though another
+/// region lent, and entered no fallback. A limit of the region itself is served, and an empty one is an answer.
+#[tokio::test]
+async fn while_an_upstream_is_silent_its_limits_alone_are_no_answer() {
+    let url = "http://127.0.0.1:1";
+    let leased = format!("[[limit]]\nname = \"leased/*\"\nupstream = {url:?}\n");
+    let app = App::of(&[&CONFIG.replace("limit = 1000", "limit = 1"), &*leased].concat(), true);
+    let named = |limit: &str| json!({ "limit": limit, "spent_total": 0, "held": 0, "want": 1 });
+    let (leased, unknown, own) = (named("leased/x"), named("nope"), ask(1));
+    let mut seq = 0;
+    let mut exchange = async |asks: Vec<&Value>| {
+        seq += 1;
+        let body = json!({ "node": "node-1", "session": 1, "seq": seq, "asks": asks });
+        app.post("/v1/leases", body.to_string()).await
+    };
+    assert_eq!(exchange(vec![&leased]).await.status, StatusCode::OK, "it was not asked yet");
+    let upstream = Upstream::Address(url.to_owned());
+    app.shared.silent_upstreams().note(&upstream, true);
+    for asks in [vec![&leased], vec![&leased, &unknown]] {
+        assert_eq!(exchange(asks.clone()).await.problem(503).0, "upstream_failing", "{asks:?}");
+    }
+    assert_eq!(exchange(vec![&leased, &own]).await.json()["grants"][1]["permits"], 1);
+    for asks in [vec![&named("vendor/rest")], vec![&leased, &named("vendor/rest")], vec![&unknown], vec![]] {
+        assert_eq!(exchange(asks.clone()).await.status, StatusCode::OK, "{asks:?}");
+    }
+    app.shared.silent_upstreams().note(&upstream, false);
+    assert_eq!(exchange(vec![&leased]).await.status, StatusCode::OK, "it answers again");
+}
+
+/// Whether the metrics say that the allocator lends.
+async fn lends(app: &App) -> bool {
+    app.get("/metrics").await.text.lines().any(|line| line == "lessor_ready 1")
+}
+
+/// The bug: a region that was cut off from its centre was ready, and each of its limits `ok`. A region with a limit of its
+/// own is ready for that.
+#[tokio::test]
+async fn a_region_is_not_ready_while_all_of_its_upstreams_are_silent() {
+    let leased = |name: &str| format!("[[limit]]\nname = {name:?}\nupstream = \"http://127.0.0.1:1\"\n");
+    let upstream = Upstream::Address("http://127.0.0.1:1".to_owned());
+    let app = App::of(&leased("b"), true);
+    assert_eq!(app.get("/readyz").await.status, StatusCode::OK, "it was not asked yet");
+    app.shared.silent_upstreams().note(&upstream, true);
+    let (code, _, detail) = app.get("/readyz").await.problem(503);
+    assert!(code == "upstream_failing" && detail.contains("http://127.0.0.1:1"), "{code}: {detail}");
+    assert!(!lends(&app).await);
+    assert_eq!(app.get("/v1/status").await.json()["reasons"], json!(["upstream_failing"]));
+    let shown = async |app: &App, name: &str| app.get(&format!("/v1/limits/{name}")).await.json();
+    assert_eq!(shown(&app, "b").await["upstream_silent"], true);
+    let mixed = App::of(&[LIMIT, &leased("b")].concat(), true);
+    mixed.shared.silent_upstreams().note(&upstream, true);
+    assert_eq!(mixed.get("/readyz").await.status, StatusCode::OK);
+    assert!(lends(&mixed).await);
+    let silent = [shown(&mixed, "a").await, shown(&mixed, "b").await];
+    assert_eq!(silent.map(|limit| limit["upstream_silent"].clone()), [Value::Null, json!(true)]);
+    app.shared.silent_upstreams().note(&upstream, false);
+    assert_eq!(app.get("/readyz").await.status, StatusCode::OK);
+}
