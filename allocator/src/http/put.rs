@@ -25,6 +25,7 @@ use lessor_protocol::push::{Became, Event, Kind};
 use serde_json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// `PUT /v1/limits/{name}`: makes the limit, or changes it. `?carry=` says what becomes of its balances.
 /// `?dry_run=true` only says what would happen. `?fresh=true` states that no earlier life of this allocator can have
@@ -57,13 +58,20 @@ pub(super) async fn put(
             check_keys(&shared, registry, &config)?;
             check(&shared, &decider, registry, &config, condition.as_deref(), &seen)?;
             let asked = larger(&shared, registry, &config, &seen);
-            let limit = registry.limit(&name);
+            let quarantine = registry.quarantine_if_new(now, &config, fresh);
             let preview =
-                limit.map(|limit| limit.preview(&config, carry_over, now, page.from(), page.count()));
-            Ok::<_, Problem>((preview, asked))
+                |limit: &mut Limit| limit.preview(&config, carry_over, now, page.from(), page.count());
+            let body = match registry.limit(&name).map(preview) {
+                Some(preview) => shown_preview(&config, preview),
+                // A removed limit that still counts goes on as it would have.
+                None => {
+                    let removed = registry.limit_or_retired(&name).map(preview);
+                    shown_new(&config, quarantine.or(removed.map(|preview| preview.lends_nothing())))
+                }
+            };
+            Ok::<_, Problem>((body, asked))
         })?;
-        let (preview, asked) = preview;
-        let mut body = shown_preview(&config, preview);
+        let (mut body, asked) = preview;
         // The reason why the change needs confirmation, if it does.
         body["confirm"] = json!(asked);
         return Ok(json(body.to_string()));
@@ -382,10 +390,18 @@ fn tagged(config: &LimitConfig) -> [(HeaderName, HeaderValue); 1] {
     [(ETAG, HeaderValue::from_str(&etag(config)).expect("hexadecimal digits"))]
 }
 
-fn shown_preview(config: &LimitConfig, preview: Option<Preview>) -> Value {
-    let Some(preview) = preview else {
-        return json!({ "limit": config.name.as_str(), "is_new": true, "keyed": config.keyed != Keyed::No });
-    };
+/// Shows the effect of a limit of a name that there is not. It lends nothing for that long.
+fn shown_new(config: &LimitConfig, quarantine: Option<Duration>) -> Value {
+    let waits = quarantine.filter(|wait| !wait.is_zero());
+    json!({
+        "limit": config.name.as_str(),
+        "is_new": true,
+        "keyed": config.keyed != Keyed::No,
+        "begins_anew_ms": waits.map(millis_up),
+    })
+}
+
+fn shown_preview(config: &LimitConfig, preview: Preview) -> Value {
     let pools = preview.effects.iter().map(|effect| {
         let mut body = json!({
             "available_before": effect.before.available,

@@ -54,7 +54,9 @@ pub(super) fn limit(limit: &Value) -> String {
 pub(super) fn preview(body: &Value) -> String {
     let name = text(&body["limit"]);
     if body["is_new"] == Value::Bool(true) {
-        return format!("{name} would be new\n");
+        let wait = body["begins_anew_ms"].as_u64();
+        let wait = wait.map(|wait| format!(", and lend nothing for {}", of_millis(wait))).unwrap_or_default();
+        return format!("{name} would be new{wait}\n");
     }
     let mut rows = vec![["POOL", "AVAILABLE", "AFTER", "OVER", "OUT", "LEASES"].map(str::to_owned)];
     for pool in body["pools"].as_array().into_iter().flatten() {
@@ -173,6 +175,10 @@ mod tests {
                 preview(&json!({ "limit": "a", "is_new": false, "begins_anew_ms": anew, "pools": pools }));
             shown.lines().skip(3).map(str::to_owned).collect::<Vec<_>>()
         };
+        let new =
+            |anew: Option<u64>| preview(&json!({ "limit": "a", "is_new": true, "begins_anew_ms": anew }));
+        assert_eq!(new(None), "a would be new\n");
+        assert_eq!(new(Some(3_600_000)), "a would be new, and lend nothing for 1h 0m\n");
         assert_eq!(last(None, [0, 0]), [""; 0]);
         assert_eq!(last(None, [0, 60_000]), ["the limit would lend nothing for up to 1m"]);
         assert_eq!(last(Some(7), [0, 60_000]), ["the limit would start afresh, and lend nothing for 7ms"]);

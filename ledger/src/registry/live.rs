@@ -13,6 +13,7 @@ use crate::registry::limit::Limit;
 use lessor_protocol::Moment;
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 /// The error that there is no room for another limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -89,15 +90,7 @@ impl Registry {
             Put::Revived
         } else {
             self.check_room()?;
-            // The allocator that lends a leased limit counts what is out of it.
-            let departed = if config.upstream.is_none() { self.departed_of(name) } else { vec![] };
-            let earlier = departed.iter().map(|departed| departed.past).fold(self.past, Past::and);
-            let past = self.past_of(now, name, if fresh { Past::None } else { earlier });
-            let shares = self.shares_of(now, name).into_iter();
-            let shares = shares.chain(departed.into_iter().filter_map(|departed| departed.shares));
-            let shares = shares.reduce(EarlierShares::and);
-            let mut limit = Limit::new(config.clone(), self.clocks, past, now);
-            limit.learn_shares(shares);
+            let limit = self.created(now, config, fresh);
             self.limits.insert(name.to_owned(), limit);
             Put::Created
         };
@@ -105,6 +98,27 @@ impl Registry {
         self.sessions.keep(keep(self.clocks, &mut self.limits));
         self.note_put(name);
         Ok(put)
+    }
+
+    fn created(&self, now: Moment, config: &LimitConfig, fresh: bool) -> Limit {
+        let name = config.name.as_str();
+        // The allocator that lends a leased limit counts what is out of it.
+        let departed = if config.upstream.is_none() { self.departed_of(name) } else { vec![] };
+        let earlier = departed.iter().map(|departed| departed.past).fold(self.past, Past::and);
+        let past = self.past_of(now, name, if fresh { Past::None } else { earlier });
+        let shares = self.shares_of(now, name).into_iter();
+        let shares = shares.chain(departed.into_iter().filter_map(|departed| departed.shares));
+        let mut limit = Limit::new(config.clone(), self.clocks, past, now);
+        limit.learn_shares(shares.reduce(EarlierShares::and));
+        limit
+    }
+
+    /// Returns for how long [`Registry::put`] would have a new limit of `config` lend nothing; `None` if the limit is
+    /// there, or was removed and still counts.
+    pub fn quarantine_if_new(&self, now: Moment, config: &LimitConfig, fresh: bool) -> Option<Duration> {
+        let name = config.name.as_str();
+        let is_new = !self.limits.contains(name) && !self.retired.contains(name);
+        is_new.then(|| self.created(now, config, fresh).quarantine(now))
     }
 
     /// Removes the limit called `name`, and returns whether there was one. As long as what it lent counts, asks for it

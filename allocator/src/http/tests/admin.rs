@@ -371,6 +371,32 @@ async fn a_limit_of_a_shared_store_is_put_and_removed_there_or_not_at_all() {
     assert_eq!(unknown(2).await[0]["error"]["code"], json!("limit_unknown"));
 }
 
+/// The bug: the dry run said no more than that the limit is new, which then lent nothing for most of a day.
+#[tokio::test]
+async fn a_dry_run_says_for_how_long_a_new_limit_lends_nothing() {
+    let daily = "rules = [{ kind = \"fixed_window\", limit = 50, per = \"1d\" }]";
+    let app = App::of(&format!("[[limit]]\nname = \"api/*\"\n{daily}\n"), true);
+    app.lease(1, 1, json!([{ "limit": "api/x", "spent_total": 0, "held": 0, "want": 1 }])).await;
+    let body = r#"{"rules":[{"kind":"fixed_window","limit":60,"per":"1d"}]}"#;
+    let put = async |name: &str, query: &str| {
+        app.request("PUT", &format!("/v1/limits/{name}{query}"), None, body).await.json()
+    };
+    let waits = |shown: &Value, member: &str| shown[member].as_u64().unwrap_or_default();
+    let tried = waits(&put("api/x", "?dry_run=true").await, "begins_anew_ms");
+    let lends_nothing = waits(&put("api/x", "").await, "quarantine_ms");
+    assert!(tried > 0 && tried.abs_diff(lends_nothing) < 60_000, "{tried} {lends_nothing}");
+    assert_eq!(put("unused", "?dry_run=true").await["begins_anew_ms"], Value::Null);
+    assert_eq!(waits(&put("unused", "").await, "quarantine_ms"), 0);
+    // Unless it is told that nothing was lent before, an allocator waits for what an earlier process may have lent.
+    let after_another = App::of(crate::samples::LIMIT, false);
+    let mut tried = vec![];
+    for query in ["?dry_run=true", "?dry_run=true&fresh=true"] {
+        let path = format!("/v1/limits/new{query}");
+        tried.push(after_another.request("PUT", &path, None, body).await.json()["begins_anew_ms"].is_u64());
+    }
+    assert_eq!(tried, [true, false]);
+}
+
 /// The bug: a limit with `/nodes/` in its name could not be told from a node of a shorter one.
 #[tokio::test]
 async fn a_limit_with_nodes_in_its_name_is_itself() {

@@ -63,6 +63,14 @@ pub struct Preview {
     pub reset_quarantine: Option<Duration>,
 }
 
+impl Preview {
+    /// Returns the longest time for which the limit, or one of the pools, lends nothing.
+    pub fn lends_nothing(&self) -> Duration {
+        let waits = self.effects.iter().map(|effect| effect.after.lends_nothing());
+        waits.chain(self.reset_quarantine).max().unwrap_or_default()
+    }
+}
+
 impl Limit {
     /// Changes the limit to `config`, which has the same name. Each pool carries over its balance as `carry_over` says,
     /// see [`crate::pool::Pool::change`].
