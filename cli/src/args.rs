@@ -137,7 +137,8 @@ Examples:
 A change lasts until the limit's entry in the allocator's file changes. With a store it survives a restart; with
 [store] kind = \"memory\" a restart forgets it. In a store that allocators share it holds for all of them, until their file has a
 higher store.version.
-Exit codes: 0 done, 1 the allocator cannot be asked, 2 bad command line, or the allocator refuses.";
+Exit codes: 0 done, 1 the allocator cannot be asked, or a change is in force and its store cannot be written, 2 bad command
+line, or the allocator refuses.";
 
 const DEMO_EXAMPLE: &str = "\
 Examples:

@@ -263,7 +263,7 @@ async fn decide(
 /// Waits until all decisions made so far are durable.
 pub(super) async fn durable(shared: &Shared) -> Kept {
     let batch = shared.with(|registry, _| registry.next_batch());
-    Ok(shared.durable(batch).await?)
+    shared.durable(batch).await.map_err(|_| Problem::not_kept())
 }
 
 /// Splits `{name}/nodes/{node}/block` into the limit and the node. Both names may have `/nodes/` in them: of the limits

@@ -84,6 +84,13 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, code, detail)
     }
 
+    /// A decision is in force, and the store cannot keep it.
+    pub(super) fn not_kept() -> Self {
+        let detail = "the change is in force, but the store cannot be written: it is lost if the allocator ends before the \
+                      store works again. Do not repeat it";
+        Problem::unavailable("store_failing", detail).with("in_force", Value::Bool(true))
+    }
+
     /// Adds a member.
     pub(super) fn with(mut self, name: &str, value: Value) -> Self {
         self.more.insert(name.to_owned(), value);
