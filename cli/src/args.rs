@@ -196,10 +196,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_parser = value_parser!(u16).range(1..=1_000))]
     nodes: Option<u16>,
     /// How long an exchange between a node and the allocator takes.
-    #[arg(long, value_name = "DURATION", default_value = "2ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DURATION", default_value = "2ms", requires = "nodes", value_parser = humantime::parse_duration)]
     pub(crate) rtt: Duration,
     /// Seed of the nodes' random numbers. The same seed makes the same answers.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, requires = "nodes")]
     pub(crate) seed: u64,
     /// Draw the permits asked for and admitted over time, as SVG.
     #[arg(long, value_name = "FILE")]

@@ -35,6 +35,12 @@ Examples:
 const EXIT_CODES: &str = "\
 Exit codes: 0 every invariant held, 1 an invariant failed or stdout cannot be written, 2 bad command line or configuration.";
 
+/// Arguments about one limit and its load. A setup that is drawn, or given as a line, has both.
+const OF_ONE_LIMIT: [&str; 13] = [
+    "nodes", "limits", "seconds", "workload", "demand", "rtt_ms", "patience", "limit", "config", "name",
+    "ease_off", "seeds", "compare",
+];
+
 /// `lessor simulate`.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
@@ -119,14 +125,14 @@ pub(crate) struct SimulateArgs {
     #[arg(long, help_heading = "Output")]
     json: bool,
     /// Draw the pool, the outstanding permits and the grants of the first seed over time, as SVG.
-    #[arg(long, value_name = "FILE.svg", help_heading = "Output")]
+    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["soak", "swarm", "replay"], help_heading = "Output")]
     plot: Option<PathBuf>,
     /// Run setups with faults, drawn from seeds, for this time.
     #[arg(
         long,
         value_name = "TIME",
         value_parser = humantime::parse_duration,
-        conflicts_with_all = ["swarm", "compare", "plot", "config"],
+        conflicts_with_all = OF_ONE_LIMIT,
         help_heading = "Faults"
     )]
     soak: Option<Duration>,
@@ -134,12 +140,19 @@ pub(crate) struct SimulateArgs {
     #[arg(
         long,
         value_name = "SEED",
-        conflicts_with_all = ["compare", "plot", "config"],
+        conflicts_with_all = OF_ONE_LIMIT,
+        conflicts_with_all = ["soak", "seed", "threads", "json"],
         help_heading = "Faults"
     )]
     swarm: Option<u64>,
     /// Run one setup in the format that a failure prints: `seed=1 rules=…`.
-    #[arg(long)]
+    #[arg(
+        long,
+        value_name = "SETUP",
+        conflicts_with_all = OF_ONE_LIMIT,
+        conflicts_with_all = ["soak", "swarm", "seed", "threads", "json"],
+        help_heading = "Faults"
+    )]
     replay: Option<String>,
 }
 
@@ -188,6 +201,7 @@ impl SimulateArgs {
             return one(&text::read(line).map_err(Failure::Input)?);
         }
         let chosen = self.chosen().map_err(Failure::Input)?;
+        self.check_compare(&chosen).map_err(Failure::Input)?;
         let not_drawn = |path: &Path, error: String| Failure::Input(format!("--plot {path:?}: {error}"));
         if let Some(path) = &self.plot {
             plot::try_file(path).map_err(|error| not_drawn(path, error.to_string()))?;
@@ -209,6 +223,18 @@ impl SimulateArgs {
             (Some(path), name) => chosen::from_file(path, name.as_deref(), self.ease_off),
             (None, None) => chosen::from_text(&self.limit, self.ease_off),
             (None, Some(name)) => Err(format!("--name {name:?} names a limit of --config, which is missing")),
+        }
+    }
+
+    /// Refuses to compare limits that the other policies cannot keep: they lend permits of windows and buckets.
+    fn check_compare(&self, chosen: &Chosen) -> Result<(), String> {
+        let unfit = |rule: &&Rule| matches!(rule, Rule::LeakyBucket(_) | Rule::Concurrency(_));
+        match chosen.plan.rules.iter().find(unfit).filter(|_| self.compare) {
+            Some(rule) => Err(format!(
+                "--compare: the other policies have no form of {}, and would keep no limit: leave --compare out",
+                rule.kind()
+            )),
+            None => Ok(()),
         }
     }
 

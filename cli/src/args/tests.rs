@@ -58,6 +58,18 @@ fn a_bad_value_is_exit_code_2() {
     check("lessor replay --config x --patience 5");
     check("lessor replay --config x --json");
     check("lessor replay --config x --nodes 0");
+    // The bugs: they were ignored, and a drawn setup was taken for the limit that the arguments name.
+    check("lessor replay --config x --rtt 5ms");
+    check("lessor replay --config x --seed 2");
+    for given in ["--nodes 3", "--seconds 3", "--limit x", "--name x", "--demand 1", "--plot x", "--compare"]
+    {
+        for drawn in ["--soak 1s", "--swarm 3", "--replay x"] {
+            check(&format!("lessor simulate {drawn} {given}"));
+        }
+    }
+    check("lessor simulate --swarm 3 --json");
+    check("lessor simulate --replay x --seed 2");
+    check("lessor simulate --soak 1s --replay x");
     check("lessor store migrate");
     check("lessor tls");
     check("lessor tls dev-ca x --valid 0s");

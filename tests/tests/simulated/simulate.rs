@@ -187,7 +187,7 @@ fn check_well_formed(svg: &str) {
 fn what_makes_no_sense_is_named_in_the_first_line_and_exit_code_two() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lessor.toml");
     let path = path.to_str().expect("a path");
-    let cases: [(&[&str], &[&str]); 17] = [
+    let cases: [(&[&str], &[&str]); 19] = [
         (&["--nodes", "0"], &["--nodes", "'0'", "10000"]),
         (&["--nodes", "many"], &["--nodes", "'many'"]),
         (&["--seconds", "0"], &["--seconds", "'0'"]),
@@ -205,6 +205,9 @@ fn what_makes_no_sense_is_named_in_the_first_line_and_exit_code_two() {
         (&["--name", "vendor/rest"], &["--name", "\"vendor/rest\"", "--config"]),
         (&["--plot", "nowhere/out.svg"], &["--plot", "nowhere/out.svg"]),
         (&["--fast"], &["--fast"]),
+        // The bugs: the other policies had no limit at all, and panicked.
+        (&["--compare", "--limit", "leaky_bucket 1/100ms burst 1"], &["--compare", "leaky_bucket"]),
+        (&["--compare", "--limit", "concurrency 5/1s"], &["--compare", "concurrency"]),
     ];
     for (arguments, named) in cases {
         let output = simulate("", arguments);
