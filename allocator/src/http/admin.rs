@@ -13,10 +13,10 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use lessor_ledger::CarryOver;
 use lessor_ledger::overrides::Decision;
 use lessor_ledger::registry::limit::{Limit, PoolId};
 use lessor_ledger::rejection::quoted;
+use lessor_ledger::{CarryOver, Rule};
 use lessor_protocol::lease::millis_up;
 use lessor_protocol::names::NAME_MAX;
 use lessor_protocol::push::{Event, Kind};
@@ -126,17 +126,30 @@ async fn top_up(
         rights.top_up_max(name).is_none_or(|max| permits <= max)
     })?;
     let (key, id) = (text(body, "key")?, text(body, "id")?);
+    if id.is_some_and(str::is_empty) {
+        let detail = "id is empty: name the top-up, or leave the id out. Is a variable of a script not set?";
+        return Err(Problem::invalid("id", detail));
+    }
     if id.is_some_and(|id| id.len() > TOP_UP_NAME_MAX) {
         return Err(Problem::invalid("id", format!("id is longer than {TOP_UP_NAME_MAX} bytes")));
     }
     // A pool of a pattern limit is topped up under the name that matched.
     let (was_made, available) = shared.with(|registry, now| {
-        let limit = registry.limit_for(name).ok_or_else(|| show::limit_unknown(name))?;
+        if registry.configured_for(name).is_none() {
+            return Err(show::not_this_name(registry, name).into());
+        }
+        let limit = registry.limit_for(name).expect("its name is known");
+        let rules = &limit.config().rules;
+        let counts_calls = !rules.is_empty() && rules.iter().all(|rule| matches!(rule, Rule::Concurrency(_)));
         let detail = match &limit.config().upstream {
             Some(Upstream::Address(upstream)) => Some(format!("is leased from {upstream}: top it up there")),
             Some(Upstream::Store(_)) => {
                 Some("is in a store that several allocators share: its pools cannot be topped up".to_owned())
             }
+            None if counts_calls => Some(
+                "counts calls in flight: a top-up has no effect, because the permits come back by themselves"
+                    .to_owned(),
+            ),
             None => None,
         };
         if let Some(detail) = detail {
@@ -241,7 +254,10 @@ async fn decide(
     decision: &Decision,
 ) -> Result<(Option<bool>, Kept), Problem> {
     let unknown = || show::limit_unknown(name);
-    shared.with(|registry, _| registry.limit(name).map(drop)).ok_or_else(unknown)?;
+    shared.with(|registry, _| match registry.limit(name) {
+        Some(_) => Ok(()),
+        None => Err(show::not_this_name(registry, name)),
+    })?;
     if shared.is_sharing() {
         let made = decide_for_all(shared, decider.reader(), name, decision).await.map_err(Problem::from);
         let was_so = made.as_ref().ok().copied();

@@ -190,7 +190,9 @@ pub(super) async fn remove(
     let mut was = seen.config.clone();
     let mut check = |registry: &mut Registry| {
         was = before(registry, name);
-        registry.limit(name).ok_or_else(|| show::limit_unknown(name))?;
+        if was.is_none() {
+            return Err(show::not_this_name(registry, name).into());
+        }
         check_condition(registry, name, condition.as_deref(), &seen)?;
         if let Some(below) = registry.below(name) {
             let detail =

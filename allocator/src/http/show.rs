@@ -217,6 +217,24 @@ pub(super) fn limit_unknown(name: &str) -> AskRejection {
     AskRejection::new(Reason::LimitUnknown, "limit", format!("there is no limit {}", quoted(name)))
 }
 
+/// Returns the error for a `name` that the request cannot be for: a pattern and its names are asked for in different
+/// requests.
+pub(super) fn not_this_name(registry: &mut Registry, name: &str) -> AskRejection {
+    let shown = quoted(name);
+    let detail = match registry.configured_for(name) {
+        Some(pattern) => format!(
+            "{shown} is a name of the pattern {}, which is shown and changed as a whole: name the pattern, or put a limit \
+             for this name",
+            quoted(&pattern)
+        ),
+        None if registry.limit(name).is_some() => {
+            format!("{shown} is a pattern: name one of the names that it stands for")
+        }
+        None => return limit_unknown(name),
+    };
+    AskRejection::new(Reason::LimitUnknown, "limit", detail)
+}
+
 /// A limit as it is at one moment.
 pub(super) struct Looked {
     pub(super) config: Arc<LimitConfig>,
@@ -229,7 +247,7 @@ impl Looked {
     pub(super) fn at(shared: &Shared, name: &str) -> Result<Self, Problem> {
         let silent = shared.silent_upstreams().all();
         shared.with(|registry, now| {
-            let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
+            let Some(limit) = registry.limit(name) else { return Err(not_this_name(registry, name).into()) };
             Ok(Looked { config: limit.shared_config(), figures: limit.figures(now), silent })
         })
     }

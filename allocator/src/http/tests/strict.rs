@@ -179,3 +179,39 @@ async fn what_is_sent_to_another_name_is_not_shown() {
         assert_eq!(look(path, "probe.example").await.status, StatusCode::OK, "{path}");
     }
 }
+
+/// The bugs: the answer said that calls in flight were added, and an id that was not set made the next top-up without one
+/// a repetition.
+#[tokio::test]
+async fn a_top_up_that_would_add_nothing_is_refused() {
+    let app = App::of(
+        "[[limit]]\nname = \"cap\"\nrules = [{ kind = \"concurrency\", limit = 5, longest = \"1s\" }]\n\
+         [[limit]]\nname = \"a\"\nrules = [{ kind = \"fixed_window\", limit = 5, per = \"1d\" }]\n",
+        true,
+    );
+    let (_, field, detail) = app.post("/v1/limits/cap/top-up", r#"{"permits":5}"#).await.problem(422);
+    assert!(field == "limit" && detail.contains("no effect"), "{field}: {detail}");
+    let unset = app.post("/v1/limits/a/top-up", r#"{"permits":5,"id":""}"#).await;
+    assert_eq!(unset.problem(422).1, "id");
+    assert_eq!(app.post("/v1/limits/a/top-up", r#"{"permits":5}"#).await.json()["topped_up"], 5);
+}
+
+/// The bug: the name in use did not exist for one request, and the pattern not for the other.
+#[tokio::test]
+async fn a_request_for_a_name_of_a_pattern_is_told_what_to_name() {
+    let rules = "rules = [{ kind = \"fixed_window\", limit = 5, per = \"1d\" }]";
+    let app = App::of(&format!("[[limit]]\nname = \"api/*\"\n{rules}\n"), true);
+    let of_pattern = [
+        app.get("/v1/limits/api/x").await,
+        app.post("/v1/limits/api/x/pause", "{}").await,
+        app.post("/v1/limits/api/x/nodes/n/block", "").await,
+        app.request("DELETE", "/v1/limits/api/x?confirm=true", Some("*"), "").await,
+    ];
+    for reply in of_pattern {
+        let (code, _, detail) = reply.problem(404);
+        assert!(code == "limit_unknown" && detail.contains("the pattern \"api/*\""), "{detail}");
+    }
+    let (_, _, detail) = app.post("/v1/limits/api/*/top-up", r#"{"permits":1}"#).await.problem(404);
+    assert!(detail.contains("is a pattern: name one"), "{detail}");
+    assert_eq!(app.get("/v1/limits/other").await.problem(404).2, "there is no limit \"other\"");
+}
