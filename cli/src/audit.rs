@@ -16,13 +16,17 @@ Examples:
   lessor audit audit.jsonl --limit vendor/rest --since 1d
   lessor audit audit.jsonl --action refused --json | jq -r .who | sort | uniq -c
 
-Exit codes: 0 done, 1 stdout cannot be written, 2 bad command line, or a file that cannot be read.";
+Exit codes: 0 done, 1 stdout cannot be written, 2 bad command line, or a file that cannot be read or has
+no entry.";
 
 /// Most files that are read: as many as an allocator keeps.
 const FILES_MAX: u64 = 1_000;
 
 /// The longest line that is read, in bytes: two configurations of a limit.
 const LINE_MAX: u64 = 16 << 20;
+
+/// Most lines that are named because they are no entries. The rest are only counted.
+const STRANGE_MAX: u64 = 10;
 
 /// All actions of entries.
 const ACTIONS: [&str; 8] = ["put", "remove", "top_up", "pause", "resume", "block", "unblock", "refused"];
@@ -56,6 +60,7 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
         let from = lessor_access::calendar().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH);
         humantime::format_rfc3339_millis(from.max(SystemTime::UNIX_EPOCH)).to_string()
     });
+    let (mut entries, mut strange) = (0_u64, 0_u64);
     for file in files(&args.file) {
         let wrong = |problem: String| Failure::Input(format!("{}: {problem}", file.display()));
         let opened = lessor_files::open(&file).map_err(|error| wrong(error.to_string()))?;
@@ -68,10 +73,14 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
             }
             // The last line of a killed process may be incomplete.
             let Ok(entry) = serde_json::from_slice::<Value>(&line) else {
-                let _ =
-                    writeln!(io::stderr(), "lessor: {}: line {number} is not an audit entry", file.display());
+                strange += 1;
+                if strange <= STRANGE_MAX {
+                    let name = file.display();
+                    let _ = writeln!(io::stderr(), "lessor: {name}: line {number} is not an audit entry");
+                }
                 continue;
             };
+            entries += 1;
             if !is_wanted(args, &entry, from.as_deref()) {
                 continue;
             }
@@ -82,7 +91,15 @@ pub(crate) fn run(args: &AuditArgs) -> Result<(), Failure> {
             }
         }
     }
-    print::done(stdout.flush())
+    print::done(stdout.flush())?;
+    if entries == 0 && strange > 0 {
+        let name = args.file.display();
+        return Err(Failure::Input(format!("{name}: none of {strange} lines is an audit entry")));
+    }
+    if strange > STRANGE_MAX {
+        let _ = writeln!(io::stderr(), "lessor: {strange} lines are not audit entries");
+    }
+    Ok(())
 }
 
 /// Returns the older files that exist, the oldest first, and then the current one.
@@ -143,5 +160,20 @@ mod tests {
         let refused = Line::try_parse_from(["lessor", "audit.jsonl", "--action", "foo"]).map(|_| ());
         let said = refused.expect_err("no action").to_string();
         assert!(ACTIONS.iter().all(|action| said.contains(action)), "{said}");
+    }
+
+    /// The bug: exit code 0, and a line on stderr for each line of the file.
+    #[test]
+    fn a_file_without_an_entry_is_no_audit_log() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("audit.jsonl");
+        let of = |text: &str| {
+            std::fs::write(&file, text).expect("written");
+            let line = Line::try_parse_from(["lessor", file.to_str().expect("a path")]).expect("a file");
+            run(&line.audit).map_err(|failure| failure.to_string())
+        };
+        assert!(of("[server]\n[[limit]]\n").is_err_and(|said| said.contains("none of 2 lines")));
+        assert_eq!(of("{\"at\":\"2026\"}\n{\"at\""), Ok(()), "the last line was cut off");
+        assert_eq!(of(""), Ok(()), "no decision yet");
     }
 }

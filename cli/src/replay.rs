@@ -114,6 +114,9 @@ fn replay(
     if let (true, Some(problem)) = (are_all_wrong, first_problem) {
         return Err(Failure::Input(format!("none of {ticket} lines is a request; {problem}")));
     }
+    if ticket == 0 {
+        return Err(Failure::Input("there are no requests: the input is empty".to_owned()));
+    }
     match keeper {
         Keeper::Central(contract) => {
             if let Some(summary) = summary {

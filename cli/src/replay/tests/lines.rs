@@ -165,3 +165,16 @@ fn what_cannot_be_opened_is_a_wrong_input() {
         assert!(matches!(opened, Err(Failure::Input(said)) if said.contains("cannot read /")), "{file}");
     }
 }
+
+/// The bug: an export that broke was replayed without an error.
+#[test]
+fn an_input_without_a_request_is_refused() {
+    let config = Config::parse_with_margin(CONFIG, Path::new(""), MARGIN).expect("a good configuration");
+    for text in ["", "offset_s,client\n"] {
+        let csv = Csv { limit: Ok("a".to_owned()), keyed: true, patience: None };
+        let mut lines = Lines::new(Box::new(Cursor::new(text.as_bytes())), csv, MARGIN);
+        let mut keeper = Keeper::Central(Contract::new(&config));
+        let refused = replay(&mut keeper, &mut lines, None, &mut Out::new(vec![], true));
+        assert!(refused.is_err_and(|failure| failure.to_string().contains("no requests")), "{text:?}");
+    }
+}
