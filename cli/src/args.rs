@@ -266,7 +266,7 @@ pub(crate) struct DemoArgs {
     /// Node processes. Default: 8, and 2 in a scenario.
     #[arg(long, value_parser = value_parser!(u8).range(1..=64))]
     nodes: Option<u8>,
-    /// How long it runs. Utilisation is measured after the first window of 30 s.
+    /// How long it runs. Utilisation is measured after the first window of 30 s, if another one follows.
     #[arg(long, default_value_t = 60, conflicts_with = "played", value_parser = value_parser!(u64).range(1..=86_400))]
     pub(crate) seconds: u64,
     /// Seed of all random numbers. The same seed makes the same calls.

@@ -59,9 +59,9 @@ pub(super) const REST: Agreed = Agreed { name: "vendor/rest", limit: 9000, windo
 pub(super) const MESSAGES: Agreed =
     Agreed { name: "vendor/messages", limit: 600, window: Duration::from_secs(30) };
 
-/// Shortest time over which use of the contract is measured. A contract may be used up early in each window: the share
-/// is exact only over whole windows, and over less time than this it would say nothing.
-const MEASURED_MIN: Duration = Duration::from_secs(5);
+/// By so much a run may be shorter than two windows, for the use of the contract to be measured. A contract may be used up
+/// early in each window: over less than a whole window the share could be several times the contract.
+const SHORTER: Duration = Duration::from_secs(1);
 
 /// Interval at which the books are read once all nodes have left.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -266,7 +266,7 @@ fn sum(done: &[Done]) -> Tally {
 /// Returns the share of the contract that was used after the first window, which starts from an empty one and could
 /// hold a whole burst. `None` if too little of the run came after that.
 fn utilisation(agreed: Agreed, admitted_after_first: u64, ran: Duration) -> Option<f64> {
-    let measured = ran.checked_sub(agreed.window).filter(|&measured| measured >= MEASURED_MIN)?;
+    let measured = ran.checked_sub(agreed.window).filter(|&measured| measured + SHORTER >= agreed.window)?;
     let windows = measured.as_secs_f64() / agreed.window.as_secs_f64();
     Some(admitted_after_first as f64 / (agreed.limit as f64 * windows))
 }
@@ -285,8 +285,10 @@ mod tests {
         };
         check(9000, 60, Some(1.0));
         check(4500, 60, Some(0.5));
-        check(3000, 40, Some(1.0));
-        check(0, 45, Some(0.0));
+        check(0, 60, Some(0.0));
+        check(13_500, 75, Some(1.0));
+        // The bug: 155 % of a contract that was kept, because the first third of a window may have all of it.
+        check(4_650, 40, None);
         check(50, 30, None);
         check(0, 5, None);
     }
