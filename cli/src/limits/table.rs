@@ -1,6 +1,6 @@
 //! Formats the output of `lessor limits` for people: columns that line up, one limit or pool a line.
 
-use super::standing::{of_millis, stands};
+use super::standing::{is_one, of_millis, stands};
 use serde_json::Value;
 
 /// Formats all limits.
@@ -19,12 +19,30 @@ pub(crate) fn limits(body: &Value) -> String {
     aligned(&rows)
 }
 
-/// Formats the permits that can be lent now. A keyed limit without a pool has no such number: each key would begin with
-/// a full pool.
+/// Formats the permits that can be lent now. A keyed limit or a pattern without a pool has no such number: each key and
+/// name would begin with a full pool.
 fn available(limit: &Value) -> String {
-    let is_unused = limit["pools"] == 0 && limit["keyed"] != Value::Bool(false);
+    let is_unused = limit["pools"] == 0 && !is_one(limit);
     if is_unused { "-".to_owned() } else { limit["available"].to_string() }
 }
+
+/// Keys of a configuration that are shown where they are set.
+const SELDOM: [&str; 14] = [
+    "fallback",
+    "parent",
+    "upstream",
+    "reserve",
+    "safe",
+    "guaranteed",
+    "weights",
+    "priorities",
+    "vendor",
+    "lease_max",
+    "term",
+    "keys_max",
+    "names_max",
+    "override",
+];
 
 /// Formats one limit.
 pub(super) fn limit(limit: &Value) -> String {
@@ -33,6 +51,8 @@ pub(super) fn limit(limit: &Value) -> String {
         "shadow",
         "ease_off",
         "lessees_max",
+        "pools",
+        "lessees",
         "available",
         "outstanding",
         "granted",
@@ -43,8 +63,19 @@ pub(super) fn limit(limit: &Value) -> String {
     rows.push(["state".to_owned(), stands(limit, None).1]);
     rows.push(["rules".to_owned(), rules(limit)]);
     // Few limits have these.
-    let more = ["fallback", "parent", "upstream"].into_iter().filter(|key| limit[key].is_string());
+    let is_set = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(object) => !object.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    };
+    let more = SELDOM.into_iter().filter(|key| is_set(&limit[key]));
     rows.extend(more.map(|key| [key.to_owned(), text(&limit[key])]));
+    let margins = limit["rules"].as_array().into_iter().flatten().filter_map(|rule| rule["margin"].as_str());
+    let margins: Vec<&str> = margins.collect();
+    if !margins.is_empty() {
+        rows.push(["margin".to_owned(), margins.join(" + ")]);
+    }
     let others = ["burned", "topped_up", "vendor_withheld", "vendor_paused_pools"];
     rows.extend(keys.into_iter().chain(others).map(|key| [key.to_owned(), text(&limit[key])]));
     aligned(&rows)
@@ -142,6 +173,20 @@ mod tests {
         assert_eq!(shown, expected.concat());
     }
 
+    /// The bug: a pattern without a name in use seemed to be empty.
+    #[test]
+    fn what_is_not_in_use_has_no_number_of_permits() {
+        let of = |more: Value| {
+            let mut limit = json!({ "keyed": false, "pools": 0, "available": 0 });
+            limit.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+            available(&limit)
+        };
+        assert_eq!(of(json!({ "names": 0 })), "-");
+        assert_eq!(of(json!({ "names": 1, "pools": 1 })), "0");
+        assert_eq!(of(json!({ "keyed": true })), "-");
+        assert_eq!(of(json!({})), "0");
+    }
+
     /// The bugs: a month was left out, and so was when a window begins. Whether a limit refuses at all was not shown.
     #[test]
     fn a_rule_has_its_period_and_a_limit_what_holds_beside_its_rules() {
@@ -155,14 +200,17 @@ mod tests {
             { "kind": "concurrency", "limit": 10, "longest": "3s" }]);
         assert_eq!(of(capped), "leaky_bucket 5/1s + concurrency 10/3s");
         let shown = limit(
-            &json!({ "name": "a", "shadow": true, "fallback": "open", "upstream": "http://centre:7400" }),
+            &json!({ "name": "a", "shadow": true, "fallback": "open", "upstream": "http://centre:7400", "reserve": 10,
+                "weights": { "a": 2 }, "guaranteed": {}, "rules": [{ "margin": "250ms" }] }),
         );
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let lines: Vec<String> = shown.lines().map(words).collect();
-        for line in ["shadow true", "fallback open", "upstream http://centre:7400"] {
+        // The bug: why 40 of 50 were available was nowhere.
+        let set = ["reserve 10", "weights {\"a\":2}", "margin 250ms"];
+        for line in ["shadow true", "fallback open", "upstream http://centre:7400"].into_iter().chain(set) {
             assert!(lines.iter().any(|shown| shown == line), "{line}: {shown}");
         }
-        assert!(!shown.contains("parent"), "{shown}");
+        assert!(!shown.contains("parent") && !shown.contains("guaranteed"), "{shown}");
     }
 
     #[test]

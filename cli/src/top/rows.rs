@@ -25,6 +25,8 @@ pub(crate) struct Row {
     /// How much the limit needs an operator: from 0, not at all, to 3.
     pub(super) bad: u8,
     pub(super) available: u64,
+    /// Whether no key or name is in use: each would begin with a full pool.
+    is_unused: bool,
     /// The part that is left, in thousandths.
     left_milli: u64,
     /// The most that can be available; `None` for a limit with many pools.
@@ -98,6 +100,7 @@ impl Row {
             state,
             bad,
             available: count(limit, "available"),
+            is_unused: !is_one && count(limit, "pools") == 0,
             left_milli: left_milli(limit),
             ceiling: is_one.then(|| count(limit, "ceiling")),
             outstanding: count(limit, "outstanding"),
@@ -113,6 +116,7 @@ impl Row {
         let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.1}"));
         let left = match self.ceiling {
             Some(ceiling) => format!("{} of {ceiling}", self.available),
+            None if self.is_unused => "-".to_owned(),
             None => self.available.to_string(),
         };
         let empty = match self.empty_in {
