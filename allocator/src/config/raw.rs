@@ -204,6 +204,9 @@ fn problem(key: &str, said: &str) -> String {
     if let Some((name, example)) = missing.and_then(|name| NEEDED.iter().find(|(needed, _)| *needed == name))
     {
         let dot = if key.is_empty() { "" } else { "." };
+        // The same word names a file with a private key, and what a limit counts by.
+        let is_file = *name == "key" && last.ends_with("tls");
+        let example = if is_file { "\"server.key\"" } else { example };
         return format!("{key}{dot}{name} is missing: say for example {name} = {example}");
     }
     if ["limit", "role", "override"].contains(&last)

@@ -179,11 +179,12 @@ fn rules(f: &mut fmt::Formatter<'_>, rules: &[RawRule]) -> fmt::Result {
 /// Returns a comment with the cost of a short window's margin, if that is a twentieth of the window or more.
 fn cost_of_margin(rule: &RawRule) -> Option<String> {
     let (limit, Timespan(per), Timespan(margin)) = (rule.limit?.0, rule.per?, rule.margin?);
-    if margin < per / COSTLY_PART {
+    if margin < per / COSTLY_PART || limit == 0 {
         return None;
     }
     let left = u128::from(limit) * per.as_nanos() / (per + margin).as_nanos().max(1);
     let span = inline(&Timespan(per)).ok()?;
+    let left = if left == 0 { "less than 1".to_owned() } else { left.to_string() };
     Some(format!(" # the margin leaves {left} per {}", span.trim_matches('"')))
 }
 

@@ -70,6 +70,8 @@ fn a_bad_value_is_exit_code_2() {
     check("lessor simulate --swarm 3 --json");
     check("lessor simulate --replay x --seed 2");
     check("lessor simulate --soak 1s --replay x");
+    let unnamed = Cli::try_parse_from(["lessor", "limits", "get", ""]);
+    assert_eq!(unnamed.map(|_| ()).map_err(|error| error.exit_code()), Err(2));
     check("lessor store migrate");
     check("lessor tls");
     check("lessor tls dev-ca x --valid 0s");

@@ -1,8 +1,14 @@
 //! The command line of `lessor limits`. Parsing only.
 
 use super::AddressArgs;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum, value_parser};
 use std::path::PathBuf;
+
+/// Refuses an empty name, which an unset variable of a script leaves.
+fn named() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
+}
 
 /// `lessor limits`.
 #[derive(Debug, Args)]
@@ -30,6 +36,7 @@ pub(crate) enum LimitsCommand {
     /// Print one limit's configuration and figures.
     Get {
         /// The name of the limit.
+        #[arg(value_parser = named())]
         name: String,
     },
     /// Add a limit, or change one that is in use. Its leases stay valid until they end.
@@ -37,12 +44,14 @@ pub(crate) enum LimitsCommand {
     /// Remove a limit: nothing is lent from it any more. Its leases stay valid until they end.
     Rm {
         /// The name of the limit.
+        #[arg(value_parser = named())]
         name: String,
     },
     /// Add permits once, beyond what the rules allow. Not for a limit in a store that allocators share; a limit with an
     /// upstream is topped up there.
     TopUp {
         /// The name of the limit.
+        #[arg(value_parser = named())]
         name: String,
         /// The number of permits.
         #[arg(value_parser = value_parser!(u64).range(1..))]
@@ -57,6 +66,7 @@ pub(crate) enum LimitsCommand {
     /// Lend nothing to any node until an operator resumes the limit or the time is over.
     Pause {
         /// The name of the limit.
+        #[arg(value_parser = named())]
         name: String,
         /// The length of the pause, for example 10m. Without it: until an operator resumes the limit.
         #[arg(long = "for", value_name = "SPAN")]
@@ -65,11 +75,13 @@ pub(crate) enum LimitsCommand {
     /// Lend again after a pause.
     Resume {
         /// The name of the limit.
+        #[arg(value_parser = named())]
         name: String,
     },
     /// Lend nothing to one node.
     Block {
         /// The name of the limit.
+        #[arg(value_parser = named())]
         name: String,
         /// The name of the node.
         node: String,
@@ -77,6 +89,7 @@ pub(crate) enum LimitsCommand {
     /// Lend to a node again.
     Unblock {
         /// The name of the limit.
+        #[arg(value_parser = named())]
         name: String,
         /// The name of the node.
         node: String,
@@ -88,6 +101,7 @@ pub(crate) enum LimitsCommand {
 #[command(group(ArgGroup::new("what").required(true).args(["rules", "file"])))]
 pub(crate) struct SetArgs {
     /// The name of the limit.
+    #[arg(value_parser = named())]
     pub(crate) name: String,
     /// The rules, as in the configuration: '[{ kind = "sliding_window", limit = 50, per = "1s" }]'. All other options
     /// stay as they are.

@@ -60,13 +60,17 @@ fn what_is_printed_means_the_same() {
 /// An operator who leaves the margin out sees its cost, where that is high.
 #[test]
 fn what_the_margin_of_a_short_window_costs_is_said() {
-    let printed = |per: &str, margin: &str| {
-        let rule = format!("{{ kind = \"sliding_window\", limit = 100, per = \"{per}\"{margin} }}");
+    let of = |limit: u64, per: &str, margin: &str| {
+        let rule = format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"{per}\"{margin} }}");
         let config =
             Config::parse(&format!("[[limit]]\nname = \"x\"\nrules = [{rule}]")).expect("a good one");
         assert_eq!(Config::parse(&config.to_string()).as_ref(), Ok(&config));
         config.to_string()
     };
+    let printed = |per: &str, margin: &str| of(100, per, margin);
+    // The bug: "leaves 0" reads as a limit that lends nothing.
+    assert!(of(1, "1s", "").contains("# the margin leaves less than 1 per 1s\n"));
+    assert!(!of(0, "1s", "").contains("the margin leaves"));
     assert!(printed("1s", "").contains("margin = \"250ms\" }, # the margin leaves 80 per 1s\n"));
     assert!(printed("5s", "").contains("# the margin leaves 95 per 5s"));
     for (per, margin) in [("6s", ""), ("1s", ", margin = \"0s\"")] {

@@ -77,6 +77,11 @@ fn what_is_wrong_with_the_whole_is_named() {
 #[test]
 fn what_is_wrong_with_a_limit_is_named() {
     refused("\n\n[[limit]] # <-\n\nrules = []\n", ("limit[0].name", "is missing", "name = \"vendor/rest\""));
+    // The bug: the example was the key of an override.
+    refused(
+        "\n[server]\ntls = { certificate = \"x\" } # <-\n",
+        ("server.tls.key", "is missing", "key = \"server.key\""),
+    );
     refused("\n\n[[limit]] # <-\n\nname = \"a\"\n", ("rules", "is missing", "rules = [{ kind ="));
     refused("\n[[limit]]\nname = \"a\"\n\nrules = [] # <-\n", ("rules", "is empty", "at least one rule"));
     refused("\n[[limit]]\n\nname = \"a b\" # <-\nrules = []", ("name", "' '", "allowed are A-Z"));
