@@ -18,6 +18,7 @@ use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
 use lessor_ledger::registry::{DueAbove, Granted};
 use lessor_protocol::foreign::excerpt;
+use lessor_protocol::recovery::{Recovery, recovery};
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
 use lessor_protocol::{Moment, entropy, trace};
 use rooted::Rooted;
@@ -343,14 +344,12 @@ impl Uplink {
         });
         if outcome.unfit > 0 {
             self.metrics.unfit(outcome.unfit);
-            let errors = || granted.bodies.iter().filter_map(|grant| grant.answer().err());
-            let detail = errors().map(|error| error.detail.as_str()).next().unwrap_or(
-                "its rule is a leaky_bucket, which cannot be lent on (use a token_bucket there), or the answer is \
-                 impossible",
-            );
-            let detail = excerpt(detail);
-            if self.shared.standing().unfit.note(upstream.as_str(), self.shared.now(), &detail) {
-                tracing::warn!(%upstream, asks = outcome.unfit, detail, "no usable grant");
+            for (ask, grant) in due.asks.iter().zip(granted.bodies) {
+                let Some(detail) = unfit(grant).map(excerpt) else { continue };
+                let (limit, now) = (&ask.limit, self.shared.now());
+                if self.shared.standing().unfit.note(upstream.as_str(), limit, now, &detail) {
+                    tracing::warn!(%upstream, limit, detail, "no usable grant");
+                }
             }
         }
         if outcome.begins_session {
@@ -398,6 +397,18 @@ impl Uplink {
             };
             sleep(next.since(now).max(LOOK_EVERY)).await;
         }
+    }
+}
+
+/// Returns why nothing can be lent on of a limit that got `grant`, as far as the answer shows that.
+fn unfit(grant: &GrantBody) -> Option<&str> {
+    match grant.answer() {
+        Err(error) if recovery(&error.code) == Recovery::Unrecognised => None,
+        Err(error) => Some(error.detail.as_str()),
+        Ok(_) if grant.rate.is_some() => {
+            Some("its rule is a leaky_bucket, which cannot be lent on: use a token_bucket there")
+        }
+        Ok(_) => None,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::descriptors::FewDescriptors;
 use crate::http::Bodies;
 use crate::memory::ShortMemory;
 use crate::open_secrets::OpenSecrets;
+use lessor_ledger::rejection::quoted;
 use lessor_protocol::Moment;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -31,9 +32,12 @@ pub(crate) struct Standing {
     pub(crate) unfit: UnfitAnswers,
 }
 
-/// The last unusable answer of each upstream.
+/// Most limits whose unusable answers are told at a time. An upstream whose rights have changed refuses all of them.
+const UNFIT_MAX: usize = 10;
+
+/// The last unusable answer of each upstream for each limit.
 #[derive(Debug, Default)]
-pub(crate) struct UnfitAnswers(Mutex<BTreeMap<String, UnfitAnswer>>);
+pub(crate) struct UnfitAnswers(Mutex<BTreeMap<(String, String), UnfitAnswer>>);
 
 /// When an unusable answer came, and what was wrong; and the same of the last one that was logged.
 #[derive(Debug)]
@@ -43,29 +47,35 @@ struct UnfitAnswer {
 }
 
 impl UnfitAnswers {
-    /// Records an answer of `upstream` that came at `now`. Returns whether to log it: another detail was logged last, or
-    /// the same one long ago.
-    pub(crate) fn note(&self, upstream: &str, now: Moment, detail: &str) -> bool {
+    /// Records an answer of `upstream` for `limit` that came at `now`. Returns whether to log it: another detail was
+    /// logged last, or the same one long ago. Of many limits some are recorded.
+    pub(crate) fn note(&self, upstream: &str, limit: &str, now: Moment, detail: &str) -> bool {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answers.retain(|_, answer| now.since(answer.last.0) < UNFIT_FOR);
-        let is_news = answers.get(upstream).is_none_or(|UnfitAnswer { logged: (at, logged), .. }| {
+        let name = (upstream.to_owned(), limit.to_owned());
+        if answers.len() >= UNFIT_MAX && !answers.contains_key(&name) {
+            return false;
+        }
+        let is_news = answers.get(&name).is_none_or(|UnfitAnswer { logged: (at, logged), .. }| {
             let quiet = if logged == detail { UNFIT_FOR } else { UNFIT_TOLD_EVERY };
             now.since(*at) >= quiet
         });
         let last = (now, detail.to_owned());
-        match answers.get_mut(upstream) {
+        match answers.get_mut(&name) {
             Some(answer) if !is_news => answer.last = last,
-            _ => _ = answers.insert(upstream.to_owned(), UnfitAnswer { logged: last.clone(), last }),
+            _ => _ = answers.insert(name, UnfitAnswer { logged: last.clone(), last }),
         }
         is_news
     }
 
-    /// Returns a warning about each upstream whose last unusable answer is recent.
+    /// Returns a warning about each limit whose last unusable answer is recent.
     pub(crate) fn warnings(&self, now: Moment) -> Vec<String> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let recent = last.iter().filter(|(_, answer)| now.since(answer.last.0) < UNFIT_FOR);
-        let warning = |upstream, detail| format!("{upstream} does not lend what is asked of it: {detail}");
-        recent.map(|(upstream, answer)| warning(upstream, &answer.last.1)).collect()
+        let warning = |(upstream, limit): &(String, String), detail: &str| {
+            format!("{upstream} does not lend {}: {detail}", quoted(limit))
+        };
+        recent.map(|(name, answer)| warning(name, &answer.last.1)).collect()
     }
 }
 
@@ -124,13 +134,19 @@ mod tests {
         let unfit = UnfitAnswers::default();
         let at = |tenths: u64| Moment::from_nanos((1_000 + tenths) * 100_000_000);
         let lines = |tenths: Range<u64>, detail: fn(u64) -> &'static str| {
-            tenths.filter(|tenth| unfit.note("http://a", at(*tenth), detail(*tenth))).count()
+            tenths.filter(|tenth| unfit.note("http://a", "x", at(*tenth), detail(*tenth))).count()
         };
         assert_eq!(lines(0..600, |_| "no such limit"), 1);
         assert_eq!(lines(600..601, |_| "no such limit"), 1, "a minute later");
         let by_turns = |tenth| if tenth % 2 == 0 { "no such limit" } else { "a flow" };
         assert!((5..=6).contains(&lines(700..1_300, by_turns)), "each ten seconds");
         assert_eq!(unfit.warnings(at(1_300)).len(), 1);
+        // The bug: of two limits one was told of, and neither was named.
+        assert!(unfit.note("http://a", "y", at(1_300), "a flow"));
+        assert!(unfit.warnings(at(1_300))[1].starts_with("http://a does not lend \"y\": a flow"));
+        let named =
+            (0..100).filter(|n| unfit.note("http://a", &n.to_string(), at(1_300), "no right")).count();
+        assert_eq!(named, UNFIT_MAX - 2);
         assert!(unfit.warnings(at(1_900)).is_empty());
     }
 }

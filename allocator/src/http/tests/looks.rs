@@ -382,11 +382,9 @@ async fn an_upstream_that_lends_nothing_usable_is_a_warning() {
     let warnings = async || app.get("/v1/status").await.json()["warnings"].to_string();
     assert_eq!(warnings().await, "[]");
     let (unfit, now) = (&app.shared.standing().unfit, app.shared.now());
-    let note = |at| unfit.note("http://centre:7400", at, "there is no limit \"nope\"");
+    let note = |at| unfit.note("http://centre:7400", "nope", at, "there is no limit \"nope\"");
     note(now);
-    assert!(
-        warnings().await.contains("http://centre:7400 does not lend what is asked of it: there is no limit")
-    );
+    assert!(warnings().await.contains(r#"http://centre:7400 does not lend \"nope\": there is no limit"#));
     assert_eq!(unfit.warnings(now + Duration::from_secs(60)), [""; 0], "it is over");
     note(now + Duration::from_secs(90));
     assert_eq!(unfit.warnings(now + Duration::from_secs(90)).len(), 1);
