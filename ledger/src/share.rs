@@ -100,13 +100,11 @@ impl Share {
 pub fn after(before: Before, supply: Supply) -> Supply {
     let lacking = u64::try_from(before.lacking).unwrap_or(u64::MAX);
     // What those sessions go on spending is not there for others, and neither is what they lack now.
-    let spent = |span: Duration| {
-        let permits = before.mean.saturating_mul(nanos(span).into()) / u128::from(nanos(supply.term).max(1));
-        u64::try_from(permits.div_ceil(PERMIT)).unwrap_or(u64::MAX)
-    };
+    let soon = before.mean.saturating_mul(nanos(supply.poll).into()) / u128::from(nanos(supply.term).max(1));
+    let soon = u64::try_from(soon.div_ceil(PERMIT)).unwrap_or(u64::MAX);
     Supply {
-        soon: supply.soon.saturating_sub(spent(supply.poll)),
-        sustained: supply.sustained.saturating_sub(spent(supply.term)),
+        soon: supply.soon.saturating_sub(soon),
+        sustained: supply.sustained.saturating_sub(before.mean),
         ..supply.less(lacking)
     }
 }

@@ -41,8 +41,8 @@ pub struct Supply {
     pub soon: u64,
     /// Permits that can be lent within a term: those that are left, and those that come back by themselves.
     pub within_term: u64,
-    /// Permits that can be lent in a term on average, for as long as all are wanted.
-    pub sustained: u64,
+    /// What can be lent in a term on average, for as long as all is wanted, in parts of a permit: it may be less than one.
+    pub sustained: u128,
     /// Length of a term.
     pub term: Duration,
     /// The time between two asks of a session that found too few.
@@ -175,7 +175,10 @@ fn drain_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) -> (
     let lasts = u128::from(nanos(supply.term)) * left / needs;
     // In proportion to needs, but an identity gets at most its share.
     let target = match others.has_other_owners(asker.claim.share.owner) {
-        true => others.level(asker.claim, most).share(asker.claim) / PERMIT * left / u128::from(most.max(1)),
+        true => {
+            others.level(asker.claim, parts(most)).share(asker.claim) / PERMIT * left
+                / u128::from(most.max(1))
+        }
         false => own * left / needs,
     };
     let target = u64::try_from(target).unwrap_or(u64::MAX);
@@ -190,7 +193,7 @@ fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) ->
     let (mean, weight) = (asker.claim.mean, u128::from(asker.claim.share.weight));
     // Less may come back now than on average. A session that wants much less than the average is served all the same.
     let modest = Modest {
-        level: others.level(asker.claim, supply.within_term),
+        level: others.level(asker.claim, parts(supply.within_term)),
         average: others.level(asker.claim, supply.sustained),
     };
     let gaps = others.gaps(asker.claim, &modest);
@@ -220,38 +223,55 @@ fn trickle_share<I: Name>(asker: Asker, others: Peers<'_, I>, supply: Supply) ->
     accrued.max(part.min(gap)).min(most)
 }
 
-/// Whether `claim` wants more than its share of a supply of `sustained` permits a term.
-pub fn is_greedy<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u64) -> bool {
+/// Whether `claim` wants more than its share of a supply of `sustained` parts of a permit a term.
+pub fn is_greedy<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u128) -> bool {
     !others.level(claim, sustained).covers(claim.mean, claim.share.weight.into())
 }
 
 /// Returns what `asker` may have of `supply` by weighted max-min, in whole permits; `None` if every session may have
 /// what it wants.
 pub fn even_share<I: Name>(asker: Claim, others: Peers<'_, I>, supply: u64) -> Option<u64> {
-    let level = others.level(asker, supply);
+    let level = others.level(asker, parts(supply));
     let share = u64::try_from(level.share(asker) / PERMIT).unwrap_or(u64::MAX);
     (!level.meets_all()).then_some(share)
 }
 
-/// Returns the most that a session with `claim` may hold of `supply` permits without spending them: its share by
-/// weighted max-min after others have spent for four terms, and one at least. `None` if it claims no more than its
-/// share, or if no other session claims more than its own.
-pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64) -> Option<u64> {
-    let (level, weight) = (others.level(claim, supply), u128::from(claim.share.weight));
-    if level.covers(claim.mean, weight) || !level.is_contended(weight) {
+/// Returns the most that a session with `claim` may hold without spending it, of `supply` permits and the `held` ones that
+/// it has: its share by weighted max-min after others have spent for four terms, and one at least. `None` if it claims no
+/// more than its share, or if no other session claims more of the supply than its own: what the session holds serves no
+/// other.
+pub fn may_hold<I: Name>(claim: Claim, others: Peers<'_, I>, supply: u64, held: u64) -> Option<u64> {
+    let all = supply.saturating_add(held);
+    let weight = u128::from(claim.share.weight);
+    let is_within = others.level(claim, parts(all)).covers(claim.mean, weight);
+    if is_within || !others.level(claim, parts(supply)).is_contended(weight) {
         return None;
     }
-    let share = others.level(claim, supply / HELD_APART).share(claim) / PERMIT;
+    let share = others.level(claim, parts(all / HELD_APART)).share(claim) / PERMIT;
     Some(u64::try_from(share).unwrap_or(u64::MAX).saturating_mul(HELD_APART).max(1))
 }
 
+/// Returns the time in which the share of `claim` in what comes back amounts to `permits`; none beside no other session.
+pub fn pays_in<I: Name>(claim: Claim, others: Peers<'_, I>, supply: Supply, permits: u64) -> Duration {
+    if others.count() == 0 {
+        return Duration::ZERO;
+    }
+    let share = others.level(claim, supply.sustained).share(claim).max(1);
+    span_of(parts(permits).saturating_mul(nanos(supply.term).into()) / share)
+}
+
 /// Returns the part of `all` permits that a session with the share of `claim` may have by weighted max-min if it wants
-/// them all, where `sustained` permits come back in a term.
-pub fn part_of_all<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u64, all: u64) -> u64 {
-    let term = u128::from(sustained.max(1)) * PERMIT;
+/// them all, where `sustained` parts of a permit come back in a term.
+pub fn part_of_all<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u128, all: u64) -> u64 {
+    let term = sustained.max(1);
     let greedy = Claim { mean: term, ..claim };
-    let millionths = others.level(greedy, sustained.max(1)).share(greedy) * u128::from(MILLION) / term;
+    let millionths = others.level(greedy, term).share(greedy) * u128::from(MILLION) / term;
     u64::try_from(u128::from(all) * millionths / u128::from(MILLION)).unwrap_or(u64::MAX)
+}
+
+/// Returns `permits` in parts of a permit.
+fn parts(permits: u64) -> u128 {
+    u128::from(permits) * PERMIT
 }
 
 /// Returns the most that a session without history is lent, whatever it asks for. Its `waiting` callers are taken for real.

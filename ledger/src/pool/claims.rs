@@ -38,11 +38,15 @@ pub(super) const POLL_MIN: Duration = Duration::from_millis(10);
 
 /// Number of polls, plus a round trip, for which permits owed to a session are kept after its ask. By then the session
 /// has asked again, has enough, or is gone. A longer time would leave nothing to lend to other sessions.
-const KEPT_POLLS: u32 = 6;
+pub(super) const KEPT_POLLS: u32 = 6;
 
 /// Number of terms for which a session shares after its last ask. A session that holds or wants permits asks at least
 /// once a term.
 const ACTIVE_TERMS: u32 = 3;
+
+/// Longest round trip by which a session shares for longer: between continents. A larger value would let a session that
+/// seldom asks keep its share of a short window idle.
+const FAR: Duration = Duration::from_millis(200);
 
 /// Longest pause in which excess demand still counts as going on: demand is an average over at most a second.
 const EXCESS_PAUSE: Duration = Duration::from_secs(2);
@@ -76,23 +80,24 @@ pub(super) enum Age {
 }
 
 impl Ages {
-    /// Returns how long after its last ask a session shares.
-    pub(super) fn active(&self) -> Duration {
-        self.term * ACTIVE_TERMS
+    /// Returns how long after its last ask a session shares that is `rtt` away: it asks again a round trip after an answer,
+    /// which may be late by another. A longer round trip may be made up.
+    pub(super) fn active(&self, rtt: Duration) -> Duration {
+        self.term * ACTIVE_TERMS + 2 * rtt.min(FAR)
     }
 
-    /// Returns how long permits owed to a session are kept, not counting its round trip.
-    fn kept(&self) -> Duration {
-        KEPT_POLLS * poll(self.term)
+    /// Returns how long permits owed to a session are kept that is `rtt` away, however far.
+    fn kept(&self, rtt: Duration) -> Duration {
+        (KEPT_POLLS * poll(self.term) + rtt).min(self.term * ACTIVE_TERMS)
     }
 
     /// Returns the next age of `session`, and when it begins; `None` if the age stays as it is.
     pub(super) fn next(&self, session: &Session) -> Option<(Moment, Age)> {
         let after = |span: Duration| session.answered + span + Duration::from_nanos(1);
-        let kept = self.kept() + session.rtt;
+        let (kept, active) = (self.kept(session.rtt), self.active(session.rtt));
         match session.age {
-            Age::Fresh if kept < self.active() => Some((after(kept), Age::Silent)),
-            Age::Fresh | Age::Silent => Some((after(self.active()), Age::Gone)),
+            Age::Fresh if kept < active => Some((after(kept), Age::Silent)),
+            Age::Fresh | Age::Silent => Some((after(active), Age::Gone)),
             Age::Asking | Age::Gone => None,
         }
     }
@@ -259,11 +264,6 @@ fn carry_all(takings: &mut BTreeMap<Owner, Taking>, carrier: &mut Carrier<'_>) {
 }
 
 impl Pool {
-    /// Returns how long after its last ask a session shares.
-    pub(super) fn active(&self) -> Duration {
-        self.sessions.ages().active()
-    }
-
     /// Builds the [`Asker`] for `ask` of the session at `place`.
     pub(super) fn asker(&self, place: Place, ask: &Ask) -> Asker {
         let session = &self.sessions[place];
@@ -318,7 +318,7 @@ impl Pool {
         let is_even = even.is_some();
         let eases_off = self.plan.ease_off && !is_even;
         let pace = if eases_off { self.ledgers.low_pace(rules, kept_back) } else { even };
-        let sustained = self.ledgers.sustained(term);
+        let sustained = self.sustained();
         let (stock, poll) = (left, poll(term));
         let supply = match pace {
             Some(pace) => {

@@ -6,6 +6,7 @@ use super::family::Place;
 use super::lend::Offer;
 use crate::rule::Draw;
 use crate::sizing::Scarcity;
+use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Moment};
 use std::time::Duration;
 
@@ -34,6 +35,15 @@ impl Forecast {
 }
 
 impl Pool {
+    /// Returns what comes back in a term on average, for as long as all is wanted, in parts of a permit. In whole permits
+    /// where that is foreseen by what came: from an allocator above, or at a root, for allocators that come and go.
+    pub(super) fn sustained(&self) -> u128 {
+        match self.plan.is_borrowed || self.plan.is_root {
+            true => u128::from(self.ledgers.sustained(self.term)) * PERMIT,
+            false => self.ledgers.average(self.term),
+        }
+    }
+
     /// Returns the current forecast. It is empty while the pool lends nothing at all, because what is left then says nothing.
     pub(super) fn forecast(&self) -> Forecast {
         let lends = self.now >= self.quarantine_until && self.vendor_pause().is_zero();

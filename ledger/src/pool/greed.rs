@@ -98,7 +98,9 @@ impl Pool {
             return (u64::MAX, false);
         }
         let held = session.outstanding;
-        let most = sizing::may_hold(claim, others, supply.within_term.saturating_add(held));
+        // More comes from above as soon as more is wanted: permits held here are wanted by others only if all are.
+        let wanted = if self.plan.is_borrowed { held } else { 0 };
+        let most = sizing::may_hold(claim, others, supply.within_term.saturating_add(wanted), held - wanted);
         let most = most.unwrap_or(u64::MAX).max(self.saves_up(ask, claim, others, supply));
         (most.saturating_sub(held), held > most && held_for > self.term * HELD_TERMS)
     }

@@ -1,14 +1,51 @@
-//! Calls that take a large part of a limit. While a pool eases off, credit is kept for one term only, so such a call
-//! would never get through although there is enough for it. While more is wanted than there is, a session saves up for
-//! such a call out of its share.
+//! The first waiting call of a session, where it takes more than the session is lent at a time. Parts of such calls at
+//! several sessions would serve none of them, and idle. So a node is lent all that its call lacks, or nothing.
+//!
+//! One of these calls has the turn: a call that its session's share has paid for since the session was last lent
+//! something, of these the one of the highest priority, and of these the one that has waited longest. What it lacks is kept
+//! for it. No call waits for the turn of a session that is silent, and no turn lasts for longer than the limit takes to
+//! lend all of itself, and the call.
 
 use super::Pool;
+use super::claims::{KEPT_POLLS, poll};
 use super::family::Place;
 use crate::pacing::credit_max;
-use crate::rule::Pace;
+use crate::rule::{Pace, THOUSAND_SECONDS};
 use crate::sizing::{self, Claim, Peers, Supply};
-use lessor_protocol::Ask;
+use lessor_protocol::{Ask, Moment};
+use std::cmp::Reverse;
 use std::time::Duration;
+
+/// The call that has the turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LargeCall {
+    place: Place,
+    /// Permits that it lacks.
+    lacks: u64,
+    /// Priority of its session, and when that was last lent anything.
+    rank: (u64, Reverse<Moment>),
+    /// By then its session has asked again, or its callers no longer wait.
+    until: Moment,
+    /// When its turn is over in any case.
+    ends: Moment,
+}
+
+/// What can be lent for a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ForCall {
+    /// Permits that the session would be lent otherwise.
+    pub(super) sized: u64,
+    /// Permits that the session may be lent at most.
+    pub(super) wants: u64,
+    /// Time since the session was last lent any, and the time in which its share pays for what the call lacks beyond that.
+    pub(super) since: Duration,
+    pub(super) pays_in: Duration,
+    /// Permits that could be lent to the session if it shared with no other of its priority, and its share of them.
+    pub(super) available: u64,
+    pub(super) part: u64,
+    /// Whether all sessions can have what they need.
+    pub(super) is_abundant: bool,
+}
 
 impl Pool {
     /// Returns how long credit is saved up for `place` while the pool eases off. A session asks once in its term, which is
@@ -18,12 +55,12 @@ impl Pool {
     }
 
     /// Returns what `ask` lacks for its first waiting call, if the call is larger than `pace` ever saves up and all
-    /// that it lacks is there.
+    /// that it lacks is there. Of a root: it is put away after each exchange, and nothing has a turn there.
     pub(super) fn lacks_for_large(&self, place: Place, ask: &Ask, pace: Option<Pace>) -> u64 {
         let lacks = ask.largest.saturating_sub(ask.held);
         let is_large = pace.is_some_and(|pace| ask.largest > credit_max(pace, self.saves_for(place)));
         let waits = ask.waiting >= lacks.max(1);
-        if is_large && waits && self.left() >= lacks { lacks } else { 0 }
+        if self.plan.is_root && is_large && waits && self.left() >= lacks { lacks } else { 0 }
     }
 
     /// Returns what a session with `claim` may hold unspent for its first waiting call: what that call takes, up to the
@@ -33,6 +70,77 @@ impl Pool {
             return 0;
         }
         ask.largest.min(sizing::part_of_all(claim, others, supply.sustained, self.ceiling()))
+    }
+
+    /// Returns the permits that are kept from `place` for the call of another session that has the turn.
+    pub(super) fn kept_for_large(&self, place: Place) -> u64 {
+        self.turn_of_other(place).map_or(0, |call| call.lacks)
+    }
+
+    /// Returns the call of another session that has the turn before `place`.
+    fn turn_of_other(&self, place: Place) -> Option<LargeCall> {
+        let call = self.excess_demand.large.filter(|call| call.place != place)?;
+        let lasts =
+            self.now < call.until.min(call.ends) && self.sessions[place].share.priority <= call.rank.0;
+        lasts.then_some(call)
+    }
+
+    /// Whether the first call of `ask` may have a turn. While more is wanted than comes back, a call of more than half of the
+    /// limit has none: others would have nothing for a whole window.
+    fn has_turns(&self, ask: &Ask) -> bool {
+        let demand = self.sessions.draws().demand_milli.saturating_add(ask.demand_milli);
+        ask.largest <= self.ceiling() / 2 || demand <= self.ledgers.sustained(THOUSAND_SECONDS)
+    }
+
+    /// Returns what to lend for `ask`, in place of what it would be lent otherwise, and from when on the session accrues its
+    /// share then. Notes whose turn it is.
+    pub(super) fn for_first_call(&mut self, place: Place, ask: &Ask, lends: ForCall) -> (u64, Moment) {
+        let ForCall { sized, wants, since, pays_in, available, part, is_abundant } = lends;
+        let own = self.excess_demand.large.filter(|call| call.place == place);
+        let lacks = ask.largest.saturating_sub(ask.held);
+        let is_large = lacks > sized.max(1) && lacks <= wants && ask.waiting >= lacks && self.has_turns(ask);
+        if !is_large || self.sessions[place].is_unproven || self.plan.is_root {
+            self.end_turn(own);
+            return (sized, self.now);
+        }
+        // A new session has accrued nothing. A turn that lasts for too long ends: another pool of the family may keep the
+        // permits for another call.
+        let (now, is_new) = (self.now, self.sessions[place].lent == Moment::ORIGIN);
+        let since = if is_new { Duration::ZERO } else { since };
+        let has_ended = own.is_some_and(|call| call.ends <= now);
+        if is_new || has_ended {
+            self.sessions.note(place, |session| session.lent = now);
+        }
+        self.end_turn(own.filter(|_| has_ended));
+        let own = own.filter(|_| !has_ended);
+        let session = &self.sessions[place];
+        let rank = (session.share.priority, Reverse(session.lent));
+        // The call gathers what it lacks before its share has paid for it, so it waits for no longer than that.
+        let gathers_in = self.ledgers.span(lacks.saturating_sub(available));
+        let is_paid = since.saturating_add(gathers_in) >= pays_in || part >= lacks;
+        let other = self.turn_of_other(place);
+        let has_turn = is_paid && other.is_none_or(|call| call.rank < rank);
+        let kept = other.filter(|_| !has_turn).map_or(0, |call| call.lacks);
+        if (has_turn || is_abundant) && available.saturating_sub(kept) >= lacks {
+            self.end_turn(own);
+            // What it accrued while its call gathered is not lost: it counts for the next call.
+            return (lacks, self.now.before(since.saturating_sub(pays_in).min(pays_in)));
+        }
+        if has_turn {
+            let until = self.now + KEPT_POLLS * poll(self.term) + session.rtt;
+            let longest = self.ledgers.span(self.ceiling().saturating_add(lacks));
+            let ends = own.map_or(self.now + longest, |call| call.ends);
+            self.excess_demand.large = Some(LargeCall { place, lacks, rank, until, ends });
+        }
+        // A pool that lends on has more calls than its first one.
+        (if ask.waiting >= ask.largest { 0 } else { sized }, self.now)
+    }
+
+    /// Ends the turn of `call`, if there is one.
+    fn end_turn(&mut self, call: Option<LargeCall>) {
+        if call.is_some() {
+            self.excess_demand.large = None;
+        }
     }
 
     /// Notes what the first waiting call of `place` still lacks after `ask` was answered with `granted` permits. A pool

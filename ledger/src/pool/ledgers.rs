@@ -9,8 +9,10 @@ use crate::packed::Carrier;
 use crate::rule::{
     Account, BucketLedger, Calls, Draw, FixedLedger, Ledger, Pace, Saved, Since, SlidingLedger,
 };
+use crate::sizing::MILLION;
 use crate::{CarryOver, Rule};
 use lessor_protocol::moment::span_of;
+use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{ClockBounds, Moment};
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -201,6 +203,12 @@ impl Ledgers {
     /// Returns the permits that all rules lend in `span` on average, for as long as all are wanted.
     pub(super) fn sustained(&self, span: Duration) -> u64 {
         self.all().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)
+    }
+
+    /// Returns what all rules lend in `span` on average, for as long as all is wanted, in parts of a permit.
+    pub(super) fn average(&self, span: Duration) -> u128 {
+        // Millionths: a limit of one permit a day lends a few in a million terms.
+        u128::from(self.sustained(span.saturating_mul(MILLION))) * (PERMIT / u128::from(MILLION))
     }
 
     /// Returns how long the rules take to lend `permits` on average, when all are wanted.

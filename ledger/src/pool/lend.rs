@@ -6,10 +6,11 @@ use super::Pool;
 use super::borrow::Borrower;
 use super::claims::{POLL_MIN, of_all, poll};
 use super::family::{self, Above, Place};
+use super::large::ForCall;
 use super::loan::Loan;
 use super::rates::callable;
 use crate::rule::{Draw, Pace};
-use crate::sizing::{self, Asker, Scarcity, Sized, State};
+use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::sizing::lasts;
 use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
@@ -28,6 +29,8 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// The grant that one pool would make if it were alone.
 pub(super) struct Offer {
     permits: u64,
+    /// From when on the session accrues its share if it is lent these.
+    accrues_from: Moment,
     state: State,
     /// Permits that could be lent before the grant.
     left: u64,
@@ -107,8 +110,9 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     };
     let worth = chain.iter().map(worth).min().unwrap_or_default();
     let term = if is_over || ends_lease { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
-    for Link { pool, place, .. } in chain.iter_mut() {
-        pool.charge(*place, permits, term);
+    for link in chain.iter_mut() {
+        let accrues_from = link.offer().accrues_from;
+        link.pool.charge(link.place, permits, term, accrues_from);
     }
     for Link { pool, place, offer } in chain.iter_mut() {
         pool.make_forecast(*place, ask, offer.as_ref().expect("each has made one"));
@@ -164,6 +168,7 @@ impl Pool {
         // Scarcity of the whole pool: a session of high priority does not see lower ones.
         let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
         let (others, supply, owed) = self.peers(asker.claim.share, supply);
+        let supply = supply.less(self.kept_for_large(place));
         let first =
             if newcomer { sizing::newcomer_cap(ask.waiting, others.count(), supply) } else { u64::MAX };
         let wants = asker.want.min(first);
@@ -193,7 +198,24 @@ impl Pool {
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
         let wait = if is_spent && others.count() > 0 { self.told_wait(place, ended) } else { None };
-        let permits = if wait.is_some() { 0 } else { permits };
+        let lacks = ask.largest.saturating_sub(ask.held);
+        let (permits, accrues_from) = match (wait, is_spent && lacks > 0) {
+            (Some(_), _) => (0, self.now),
+            (None, false) => (permits, self.now),
+            (None, true) => {
+                let (_, all, _) = self.peers(asker.claim.share, Supply { left, stock: left, ..supply });
+                let (wants, available) = (asker.want, all.left);
+                let pays_in = sizing::pays_in(asker.claim, others, supply, lacks.saturating_sub(permits));
+                let (sized, since) = (permits, asker.since);
+                let part = sizing::part_of_all(asker.claim, others, supply.sustained, available);
+                let is_abundant = state == State::Abundant;
+                self.for_first_call(
+                    place,
+                    ask,
+                    ForCall { sized, wants, since, pays_in, available, part, is_abundant },
+                )
+            }
+        };
         // Guaranteed permits are lent all the same. The lease is extended then, or they would be lent for nothing.
         let gives_back = yields && ask.waiting == 0 && self.ledgers.take_back();
         let ends_lease = (ends_lease || gives_back) && permits == 0;
@@ -204,6 +226,7 @@ impl Pool {
         let draws = self.sessions.draws();
         Offer {
             permits,
+            accrues_from,
             state,
             left,
             pace,
@@ -266,7 +289,7 @@ impl Pool {
         horizon.min(above)
     }
 
-    fn charge(&mut self, place: Place, permits: u64, term: Duration) {
+    fn charge(&mut self, place: Place, permits: u64, term: Duration, accrues_from: Moment) {
         let session = &self.sessions[place];
         self.ledgers.release_ahead(session.outstanding, session.end);
         self.ledgers.charge(permits);
@@ -276,11 +299,11 @@ impl Pool {
         self.identity_was_lent(place, permits);
         self.books.granted += permits;
         self.books.outstanding += permits;
-        let (now, end) = (self.now, self.plan.clocks.grantor_end(self.now, term));
+        let end = self.plan.clocks.grantor_end(self.now, term);
         let (outstanding, end) = self.sessions.update_lease(place, |session| {
             session.outstanding += permits;
             if permits > 0 {
-                session.lent = now;
+                session.lent = accrues_from;
             }
             if !term.is_zero() {
                 // Never earlier than before: until the node hears of the new end, it goes by the old one. Even an empty

@@ -8,6 +8,7 @@
 use super::Pool;
 use super::family::Place;
 use super::greed::Farthest;
+use super::large::LargeCall;
 use super::rare::Usual;
 use crate::pacing::Excess;
 use crate::packed::Carrier;
@@ -36,6 +37,8 @@ pub(super) struct ExcessDemand {
     pub(super) excess: Excess,
     shortage: Shortage,
     pub(super) farthest: Farthest,
+    /// The call that has the turn, of those that take more than their sessions are lent at a time.
+    pub(super) large: Option<LargeCall>,
     /// When an operator last ended all waits that sessions were told.
     pub(super) waits_ended: Moment,
 }
@@ -45,17 +48,18 @@ impl Usual for ExcessDemand {
         excess: Excess::NONE,
         shortage: Shortage { priority: 0, until: Moment::ORIGIN },
         farthest: Farthest { priority: 0, rtt: Duration::ZERO, until: Moment::ORIGIN },
+        large: None,
         waits_ended: Moment::ORIGIN,
     };
 }
 
 impl ExcessDemand {
-    /// Returns the same for a pool at rest: no session keeps to a wait any more.
+    /// Returns the same for a pool at rest: no session keeps to a wait any more, and no call waits.
     pub(super) fn at_rest(&self) -> Self {
-        ExcessDemand { waits_ended: Moment::ORIGIN, ..self.clone() }
+        ExcessDemand { waits_ended: Moment::ORIGIN, large: None, ..self.clone() }
     }
 
-    /// Carries every field.
+    /// Carries every field of a pool at rest.
     pub(super) fn carry(&mut self, carrier: &mut Carrier<'_>) {
         self.excess.carry(carrier);
         carrier.number(&mut self.shortage.priority);

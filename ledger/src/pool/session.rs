@@ -59,7 +59,7 @@ pub(super) struct Session {
     pub age_reviewed: MaybeMoment,
     /// How long its leases last where nothing clips them.
     pub term: Duration,
-    /// When permits were last lent to it.
+    /// When permits were last lent to it: from then on it accrues its share. Earlier, if it had accrued more than it was lent.
     pub lent: Moment,
     /// The highest total of spent permits that it reported.
     pub spent: u64,

@@ -218,14 +218,7 @@ fn the_same_calls_get_the_same_answers() {
         let mut answers = vec![];
         for step in 0..2_000u64 {
             let node = NodeName::try_new(&format!("big-{}", step % 7)).expect("valid");
-            let caller = Caller {
-                node,
-                session: 1,
-                epoch: 0,
-                seq: step,
-                rtt: Duration::ZERO,
-                owner: Default::default(),
-            };
+            let caller = Caller { node, ..caller(step) };
             let key = (step * 7919 % 50).to_string();
             let asks = [ask("vendor/rest", None, 0, 0, step % 9), ask("export", Some(&key), 0, 0, 1)];
             answers.push(registry.leases(millis(step), &caller, &asks).grants);

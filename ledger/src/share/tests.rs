@@ -12,7 +12,15 @@ fn claim(need: u64, priority: u64) -> Claim {
 }
 
 fn supply(left: u64) -> Supply {
-    Supply { left, stock: left, soon: 0, within_term: left, sustained: 100, term: TERM, poll: TERM / 4 }
+    Supply {
+        left,
+        stock: left,
+        soon: 0,
+        within_term: left,
+        sustained: 100 * PERMIT,
+        term: TERM,
+        poll: TERM / 4,
+    }
 }
 
 /// Returns what a session that needs 50 permits gets of 100 beside `others`.

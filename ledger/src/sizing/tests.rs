@@ -41,7 +41,7 @@ fn supply(left: u64) -> Supply {
 
 /// A pool with `left`, to which 400 come back in a term.
 fn trickle(left: u64) -> Supply {
-    Supply { soon: 100, within_term: left + 400, sustained: 400, ..supply(left) }
+    Supply { soon: 100, within_term: left + 400, sustained: parts(400), ..supply(left) }
 }
 
 #[test]
@@ -151,15 +151,15 @@ fn identities_share_before_their_sessions_do() {
     assert_eq!(granted(asker(one), &others, supply(900)).permits, 25);
     assert_eq!(granted(asker(other), &[&many[..], &[one]].concat(), supply(900)).permits, 225);
     // An identity that asks first has its own share, and is not one session more of another.
-    assert_eq!(all_of(&many).peers(0).part_of_identity(other.share, 800), Some(MILLION / 2));
-    assert_eq!(all_of(&many).peers(0).part_of_identity(one.share, 800), None);
-    assert_eq!(all_of(&[modest]).peers(0).part_of_identity(one.share, 800), Some(900_000));
+    assert_eq!(all_of(&many).peers(0).part_of_identity(other.share, parts(800)), Some(MILLION / 2));
+    assert_eq!(all_of(&many).peers(0).part_of_identity(one.share, parts(800)), None);
+    assert_eq!(all_of(&[modest]).peers(0).part_of_identity(one.share, parts(800)), Some(900_000));
 }
 
 #[test]
 fn weights_tilt_the_shares() {
     let (heavy, light) = (Claim { share: Share { weight: 3, ..Share::EVEN }, ..claim(1_000) }, claim(1_000));
-    let level = all_of(&[light]).peers(0).level(heavy, 400);
+    let level = all_of(&[light]).peers(0).level(heavy, parts(400));
     assert_eq!((level.share(heavy), level.share(light)), (300 * PERMIT, 100 * PERMIT));
 }
 
@@ -194,7 +194,7 @@ proptest! {
         want in 0u64..10_000, left in 0u64..10_000, soon in 0u64..10_000, more in 0u64..10_000, claims in claims(),
     ) {
         let asker = Asker { want, claim: claims[0], since: TERM, accrues_for: TERM, turn: POLL };
-        let supply = Supply { left, stock: left, soon, within_term: left + more, sustained: more, term: TERM, poll: POLL };
+        let supply = Supply { left, stock: left, soon, within_term: left + more, sustained: parts(more), term: TERM, poll: POLL };
         let Sized { permits, state } = granted(asker, &claims[1..], supply);
         prop_assert!(permits <= want && permits <= left);
         if state != State::Scarce {
@@ -217,7 +217,7 @@ proptest! {
 
     #[test]
     fn water_filling_is_max_min(supply in 0u64..30_000, claims in claims()) {
-        let level = all_of(&claims[1..]).peers(0).level(claims[0], supply);
+        let level = all_of(&claims[1..]).peers(0).level(claims[0], parts(supply));
         let fills: Vec<u128> = claims.iter().map(|claim| level.share(*claim)).collect();
         let (total, needs) = (fills.iter().sum::<u128>(), claims.iter().map(|claim| claim.mean).sum::<u128>());
         let all = (u128::from(supply) * PERMIT).min(needs);
@@ -281,11 +281,12 @@ proptest! {
             // In every other supply a part is kept for later.
             let stock = left + more * (soon % 2);
             let within_term = left + soon + more;
+            let sustained = parts(sustained) / 7;
             let supply = Supply { left, stock, soon, within_term, sustained, term: TERM, poll: POLL };
             let turn = if more % 2 == 0 { POLL } else { 2 * POLL };
             let asker = Asker { since: Duration::from_millis(since), turn, ..asker(Claim { holds: own.holds.min(own.need), ..own }) };
             prop_assert_eq!(grant(asker, all.peers(priority), supply), walk::grant(asker, &peers, supply));
-            let (level, walked) = (all.peers(priority).level(own, left), walk::levels(&peers, own, left));
+            let (level, walked) = (all.peers(priority).level(own, parts(left)), walk::levels(&peers, own, parts(left)));
             let others = |levels: Levels| levels.identities.map(|own| (own.mean, own.weight));
             prop_assert_eq!(level.share(own), walked.share(own));
             prop_assert_eq!(level.meets_all(), walked.meets_all());
@@ -308,4 +309,16 @@ fn any_claim() -> impl Strategy<Value = Claim> {
         share: Share { weight, priority, group, owner: Owner(owner) },
         ..claim(need)
     })
+}
+
+/// The bug: what a session held counted among what the others could have, so it might hold all of a long window beside
+/// one that wanted a few permits in a term.
+#[test]
+fn a_session_that_holds_a_long_window_is_bounded_once_others_find_too_little() {
+    let (hoarder, modest) = (Claim { holds: 4_287, ..claim(9_000) }, claim(4));
+    let all = all_of(&[modest]);
+    let others = all.peers(0);
+    assert!(may_hold(hoarder, others, 3, 4_287).is_some_and(|most| most < 4_287));
+    assert_eq!(may_hold(hoarder, others, 8, 4_287), None, "the other has what it wants");
+    assert_eq!(may_hold(claim(2), others, 3, 4_287), None, "it wants no more than its share");
 }

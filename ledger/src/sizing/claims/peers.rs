@@ -6,7 +6,6 @@ use crate::share::{Owner, Share};
 use crate::sizing::MILLION;
 use crate::sizing::by_share::{ByShare, ShareSum};
 use crate::sizing::ranked::Ranked;
-use lessor_protocol::sizing::PERMIT;
 use std::collections::BTreeMap;
 
 impl<I: Name> Claims<I> {
@@ -96,11 +95,11 @@ impl<I: Name> Peers<'_, I> {
         small.need + u128::from(self.count() - small.count) * u128::from(most)
     }
 
-    /// Returns the water level of `supply` permits over these claims and the claim `own`.
-    pub(in crate::sizing) fn level(self, own: Claim, supply: u64) -> Levels {
+    /// Returns the water level of a supply of `parts` of a permit over these claims and the claim `own`.
+    pub(in crate::sizing) fn level(self, own: Claim, parts: u128) -> Levels {
         match self.class {
-            Some(class) => class.by_share.level(self.aside_by_share(), own, supply),
-            None => Levels::of_one(own, supply),
+            Some(class) => class.by_share.level(self.aside_by_share(), own, parts),
+            None => Levels::of_one(own, parts),
         }
     }
 
@@ -109,11 +108,11 @@ impl<I: Name> Peers<'_, I> {
         self.class.map_or(Gaps::default(), |class| class.by_share.gaps(self.aside_by_share(), own, modest))
     }
 
-    /// Returns the part of `supply` permits, in millionths, that the identity of `own` may have by weighted max-min if
-    /// it wants them all. `None` where no other identity claims any, or there are none.
-    pub fn part_of_identity(self, own: Share, supply: u64) -> Option<u32> {
-        let part = self.class?.by_share.part_of_identity(self.aside_by_share(), own, supply)?;
-        let millionths = part.saturating_mul(MILLION.into()).checked_div(u128::from(supply) * PERMIT);
+    /// Returns the part of a supply of `parts` of a permit, in millionths, that the identity of `own` may have by weighted
+    /// max-min if it wants all of it. `None` where no other identity claims any, or there are none.
+    pub fn part_of_identity(self, own: Share, parts: u128) -> Option<u32> {
+        let part = self.class?.by_share.part_of_identity(self.aside_by_share(), own, parts)?;
+        let millionths = part.saturating_mul(MILLION.into()).checked_div(parts);
         u32::try_from(millionths?).ok()
     }
 
@@ -152,9 +151,9 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// Returns the level of `supply` permits over claims with these `weights` together, before any of them is full.
-    pub(crate) fn of(supply: u64, weights: u128) -> Self {
-        Level { parts: u128::from(supply) * PERMIT, weights }
+    /// Returns the level of a supply of `parts` over claims with these `weights` together, before any of them is full.
+    pub(crate) fn of(parts: u128, weights: u128) -> Self {
+        Level { parts, weights }
     }
 
     /// Whether every claim is met in full.
@@ -197,9 +196,9 @@ pub(in crate::sizing) struct OfIdentity {
 
 impl Levels {
     /// Returns the level over one claim alone.
-    pub(in crate::sizing) fn of_one(own: Claim, supply: u64) -> Self {
+    pub(in crate::sizing) fn of_one(own: Claim, parts: u128) -> Self {
         let weight = u128::from(own.share.weight.max(1));
-        let level = Level::of(supply, weight);
+        let level = Level::of(parts, weight);
         let within = match level.covers(own.mean, weight) {
             true => Level { parts: level.parts - own.mean, weights: 0 },
             false => level,
@@ -325,13 +324,13 @@ impl<I: Name> Several<I> {
         Beside { sessions, aside, sum, count }
     }
 
-    fn level(&self, aside: Option<(Owner, &ByShare<I>)>, own: Claim, supply: u64) -> Levels {
+    fn level(&self, aside: Option<(Owner, &ByShare<I>)>, own: Claim, parts: u128) -> Levels {
         let owner = own.share.owner;
         let Beside { sessions, aside, sum, count } = self.beside(owner, aside);
         let own = ByShare::new((), own);
         let all = ShareSum::join(sum, own.sum());
         let identity = whole((), all, count + 1);
-        let level = self.over_identities(owner, &identity, supply);
+        let level = self.over_identities(owner, &identity, parts);
         let (mean, weight) = (identity.mean, u128::from(identity.weight));
         let within = Level { parts: level.at(weight).unwrap_or(mean), weights: all.weight };
         let empty = Ranked::default();
@@ -340,11 +339,11 @@ impl<I: Name> Several<I> {
         Levels { identities: Some(OfIdentity { level, mean, weight }), within }
     }
 
-    /// Returns the level over all identities, where `owner` claims `identity`.
-    fn over_identities(&self, owner: Owner, identity: &ByShare<()>, supply: u64) -> Level {
+    /// Returns the level over all identities, of a supply of `parts`, where `owner` claims `identity`.
+    fn over_identities(&self, owner: Owner, identity: &ByShare<()>, parts: u128) -> Level {
         let kept = self.kept(owner);
         let others = self.identities.sum_without(kept.as_ref());
-        let level = Level::of(supply, others.weight + u128::from(identity.weight));
+        let level = Level::of(parts, others.weight + u128::from(identity.weight));
         self.identities.pour(kept.as_ref(), identity, level)
     }
 
@@ -365,28 +364,28 @@ impl<I: Name> Several<I> {
     }
 
     /// See [`Peers::part_of_identity`].
-    fn part_of_identity(&self, aside: Option<(Owner, &ByShare<I>)>, own: Share, supply: u64) -> Option<u128> {
+    fn part_of_identity(&self, aside: Option<(Owner, &ByShare<I>)>, own: Share, parts: u128) -> Option<u128> {
         let Beside { sum, count, .. } = self.beside(own.owner, aside);
         let all = ShareSum { weight: sum.weight + u128::from(own.weight.max(1)), ..sum };
         // The identity is taken to want more than there is.
         let identity = ByShare { mean: u128::MAX, ..whole((), all, count + 1) };
-        self.over_identities(own.owner, &identity, supply).at(identity.weight.into())
+        self.over_identities(own.owner, &identity, parts).at(identity.weight.into())
     }
 }
 
 impl<I: Name> Shares<I> {
-    /// Returns the water level of `supply` permits over the claims but for `aside`, and over the claim `own`.
-    fn level(&self, aside: Option<(Owner, &ByShare<I>)>, own: Claim, supply: u64) -> Levels {
+    /// Returns the water level of a supply of `parts` over the claims but for `aside`, and over the claim `own`.
+    fn level(&self, aside: Option<(Owner, &ByShare<I>)>, own: Claim, parts: u128) -> Levels {
         if let Some(several) = &self.several {
-            return several.level(aside, own, supply);
+            return several.level(aside, own, parts);
         }
         if self.has_other_owners(own.share.owner) {
-            return self.as_one_of_several().level(None, own, supply);
+            return self.as_one_of_several().level(None, own, parts);
         }
         let aside = aside.map(|(_, aside)| aside);
         let own = ByShare::new((), own);
         let (others, _) = self.sole.without(aside);
-        let level = Level::of(supply, others.weight + u128::from(own.weight));
+        let level = Level::of(parts, others.weight + u128::from(own.weight));
         Levels { identities: None, within: self.sole.claims.pour(aside, &own, level) }
     }
 
@@ -404,13 +403,13 @@ impl<I: Name> Shares<I> {
     }
 
     /// See [`Peers::part_of_identity`].
-    fn part_of_identity(&self, aside: Option<(Owner, &ByShare<I>)>, own: Share, supply: u64) -> Option<u128> {
+    fn part_of_identity(&self, aside: Option<(Owner, &ByShare<I>)>, own: Share, parts: u128) -> Option<u128> {
         if !self.has_other_owners(own.owner) {
             return None;
         }
         match &self.several {
-            Some(several) => several.part_of_identity(aside, own, supply),
-            None => self.as_one_of_several().part_of_identity(None, own, supply),
+            Some(several) => several.part_of_identity(aside, own, parts),
+            None => self.as_one_of_several().part_of_identity(None, own, parts),
         }
     }
 

@@ -23,7 +23,7 @@ fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64
     let needs = others.iter().map(|claim| believed(*claim)).sum::<u128>() + believed(asker.claim);
     let left = u128::from(supply.left / DRAIN_PART);
     let lasts = u128::from(nanos(supply.term)) * left / needs;
-    let levels = levels(others, asker.claim, supply.within_term);
+    let levels = levels(others, asker.claim, parts(supply.within_term));
     let target = match levels.identities {
         Some(_) => levels.share(asker.claim) / PERMIT * left / u128::from(supply.within_term),
         None => believed(asker.claim) * left / needs,
@@ -36,7 +36,7 @@ fn drain_share(asker: Asker, others: &[Claim], supply: Supply) -> (Duration, u64
 
 fn trickle_share(asker: Asker, others: &[Claim], supply: Supply) -> u64 {
     let modest = Modest {
-        level: levels(others, asker.claim, supply.within_term),
+        level: levels(others, asker.claim, parts(supply.within_term)),
         average: levels(others, asker.claim, supply.sustained),
     };
     let is_small = modest.is_small(asker.claim.mean, u128::from(asker.claim.share.weight));
@@ -100,9 +100,8 @@ fn identities(claims: &[&Claim]) -> Vec<(u128, u128, u64)> {
     owners.into_iter().map(of).collect()
 }
 
-/// Returns the levels of `supply` over `others` and `own`: over identities, and over the sessions of its own identity.
-pub(super) fn levels(others: &[Claim], own: Claim, supply: u64) -> Levels {
-    let parts = u128::from(supply) * PERMIT;
+/// Returns the levels of a supply of `parts` over `others` and `own`: over identities, and over the sessions of its own identity.
+pub(super) fn levels(others: &[Claim], own: Claim, parts: u128) -> Levels {
     let claim = |claim: &Claim| (claim.mean, u128::from(claim.share.weight));
     let (mine, theirs): (Vec<&Claim>, Vec<&Claim>) =
         others.iter().partition(|other| other.share.owner == own.share.owner);

@@ -222,6 +222,37 @@ fn nodes_with_large_calls_use_what_there_is() {
     }
 }
 
+/// The bug: nodes whose first calls took more than an even share held parts of them against each other. Ten nodes that
+/// wanted four fifths of the limit used a third of it, and half of their calls were refused after a minute.
+#[test]
+fn large_calls_of_many_nodes_do_not_block_each_other() {
+    for (limit, largest, speed) in [
+        ("sliding_window 100/1s", 30, 100.0),
+        ("token_bucket 100/1s capacity 100", 50, 100.0),
+        ("fixed_window 100/1s", 30, 100.0),
+        ("sliding_window 10/1s", 10, 3.5),
+    ] {
+        let demand = 0.8 * speed / (largest + 1) as f64 * 2.0;
+        let fleet = Setup { nodes: 10, demand, cost_max: largest, patience: 60 * SECOND, ..setup(limit) };
+        let figures = clean(Setup { lasts: 200 * SECOND, ..fleet }).figures;
+        println!("{limit}, calls of up to {largest}: {figures:?}");
+        assert_eq!(figures.refused_share, 0.0, "{limit}: {figures:?}");
+        assert!(figures.worst_wait <= 12.0, "{limit}: {figures:?}");
+    }
+}
+
+/// The bug: a distant session counted for three terms after its ask, and asked again later than that. The one after the
+/// longest gap found no other that shared, and took all that had come back.
+#[test]
+fn nodes_farther_than_three_terms_share_evenly() {
+    let limit = "token_bucket 100/1s capacity 100";
+    let far =
+        Setup { nodes: 4, demand: 300.0, distances: vec![100 * MILLI], patience: 5 * SECOND, ..setup(limit) };
+    let report = clean(Setup { drifting: false, lasts: 200 * SECOND, ..far });
+    println!("{:?} {:?}", report.by_node, report.figures);
+    assert!(report.figures.jain >= 0.95 && report.figures.used_share >= 0.95, "{:?}", report.by_node);
+}
+
 /// Returns the use by `nodes` of one identity, which want all permits, beside adversaries of another identity.
 fn beside_identity(limit: &str, nodes: usize, adversaries: Vec<Lie>) -> f64 {
     let beside = Setup { identities: 1, adversaries, lasts: 30 * SECOND, ..saturated(limit, nodes) };
