@@ -226,7 +226,7 @@ mod tests {
         let new =
             |anew: Option<u64>| preview(&json!({ "limit": "a", "is_new": true, "begins_anew_ms": anew }));
         assert_eq!(new(None), "a would be new\n");
-        assert_eq!(new(Some(3_600_000)), "a would be new, and lend nothing for 1h 0m\n");
+        assert_eq!(new(Some(3_600_000)), "a would be new, and lend nothing for 1h\n");
         assert_eq!(last(None, [0, 0]), [""; 0]);
         assert_eq!(last(None, [0, 60_000]), ["the limit would lend nothing for up to 1m"]);
         assert_eq!(last(Some(7), [0, 60_000]), ["the limit would start afresh, and lend nothing for 7ms"]);

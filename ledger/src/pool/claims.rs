@@ -80,10 +80,10 @@ pub(super) enum Age {
 }
 
 impl Ages {
-    /// Returns how long after its last ask a session shares that is `rtt` away: it asks again a round trip after an answer,
-    /// which may be late by another. A longer round trip may be made up.
+    /// Returns how long after its last ask a session shares that is `rtt` away: it asks again a round trip after an answer. A
+    /// longer round trip may be made up.
     pub(super) fn active(&self, rtt: Duration) -> Duration {
-        self.term * ACTIVE_TERMS + 2 * rtt.min(FAR)
+        self.term * ACTIVE_TERMS + rtt.min(FAR)
     }
 
     /// Returns how long permits owed to a session are kept that is `rtt` away, however far.
