@@ -217,10 +217,10 @@ fn waits_for_upstreams(shared: &Shared, grants: &[GrantBody<Text<'_>>]) -> bool 
 }
 
 /// Whether there are answers, and every one is empty: no permits lent or held, no rate, no error, and no reason for the
-/// refusal. While the source of what is lent is silent such answers say nothing about the limit. The node does better to ask another
-/// allocator or to use its fallback, which an answer would end for all of its limits. A node asks the plain name of a limit
-/// with keys, and names that no limit has, again and again: those errors show nothing of the store. A decision of an
-/// operator is a reason, which the node must hear from this allocator.
+/// refusal. While the source of what is lent is silent such answers say nothing about the limit. The node does better to
+/// ask another allocator or to use its fallback, which an answer would end for all of its limits. A node asks the plain
+/// name of a limit with keys, and names that no limit has, again and again: those errors show nothing of the store. A
+/// decision of an operator is a reason, which the node must hear from this allocator.
 fn lends_nothing(grants: &[GrantBody<Text<'_>>]) -> bool {
     let is_empty = |grant: &GrantBody<Text<'_>>| {
         let lends = (grant.permits, grant.held) != (0, 0) || grant.rate.is_some();

@@ -27,8 +27,8 @@ pub(super) async fn livez() -> Response {
 /// `GET /readyz`: the allocator is not stopping, its store works, and no limit is in quarantine here. During a
 /// quarantine nodes may and should go on asking: the answers say how long to wait. But an operator that moves traffic
 /// here should keep the old place until then. An allocator whose limits are all leased from upstreams that do not answer
-/// is not ready. If the upstream or a shared store is in quarantine, the old place is no
-/// better, and this one is ready. The answer also has each of the [`checks`].
+/// is not ready. If the upstream or a shared store is in quarantine, the old place is no better, and this one is ready.
+/// The answer also has each of the [`checks`].
 pub(super) async fn readyz(
     State(shared): State<Arc<Shared>>,
     visitor: Option<Visitor>,
@@ -70,8 +70,8 @@ pub(super) async fn readyz(
     }
 }
 
-/// Returns the state of the store, the upstreams, the configuration and the quarantine, each with a reason if it is not well. A
-/// refused file leaves the allocator ready, because the previous configuration stays in force. The reason for the
+/// Returns the state of the store, the upstreams, the configuration and the quarantine, each with a reason if it is not
+/// well. A refused file leaves the allocator ready, because the previous configuration stays in force. The reason for the
 /// refusal may name any limit, so only a visitor that may read all limits sees it.
 pub(super) fn checks(shared: &Shared, visitor: &Visitor, quarantined: usize) -> Value {
     let check = |problem: Option<String>| match problem {

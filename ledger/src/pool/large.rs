@@ -92,15 +92,15 @@ impl Pool {
         ask.largest <= self.ceiling() / 2 || demand <= self.ledgers.sustained(THOUSAND_SECONDS)
     }
 
-    /// Returns what to lend for `ask`, in place of what it would be lent otherwise, and from when on the session accrues its
-    /// share then. Notes whose turn it is.
+    /// Returns what to lend for `ask`, whose first call lacks more than it would be lent otherwise, and from when on the
+    /// session accrues its share then. Notes whose turn it is.
     pub(super) fn for_first_call(&mut self, place: Place, ask: &Ask, lends: ForCall) -> (u64, Moment) {
         let ForCall { sized, wants, since, pays_in, available, part, is_abundant } = lends;
         let own = self.excess_demand.large.filter(|call| call.place == place);
         let lacks = ask.largest.saturating_sub(ask.held);
-        let is_large = lacks > sized.max(1) && lacks <= wants && ask.waiting >= lacks && self.has_turns(ask);
-        if !is_large || self.sessions[place].is_unproven || self.plan.is_root {
-            self.end_turn(own);
+        let may_wait = lacks <= wants && ask.waiting >= lacks && self.has_turns(ask);
+        if !may_wait || self.sessions[place].is_unproven || self.plan.is_root {
+            self.end_turn_of(place);
             return (sized, self.now);
         }
         // A new session has accrued nothing. A turn that lasts for too long ends: another pool of the family may keep the
@@ -108,11 +108,13 @@ impl Pool {
         let (now, is_new) = (self.now, self.sessions[place].lent == Moment::ORIGIN);
         let since = if is_new { Duration::ZERO } else { since };
         let has_ended = own.is_some_and(|call| call.ends <= now);
+        if has_ended {
+            self.end_turn_of(place);
+        }
         if is_new || has_ended {
             self.sessions.note(place, |session| session.lent = now);
         }
-        self.end_turn(own.filter(|_| has_ended));
-        let own = own.filter(|_| !has_ended);
+        let ends = own.filter(|_| !has_ended).map(|call| call.ends);
         let session = &self.sessions[place];
         let rank = (session.share.priority, Reverse(session.lent));
         // The call gathers what it lacks before its share has paid for it, so it waits for no longer than that.
@@ -122,23 +124,23 @@ impl Pool {
         let has_turn = is_paid && other.is_none_or(|call| call.rank < rank);
         let kept = other.filter(|_| !has_turn).map_or(0, |call| call.lacks);
         if (has_turn || is_abundant) && available.saturating_sub(kept) >= lacks {
-            self.end_turn(own);
+            self.end_turn_of(place);
             // What it accrued while its call gathered is not lost: it counts for the next call.
             return (lacks, self.now.before(since.saturating_sub(pays_in).min(pays_in)));
         }
         if has_turn {
             let until = self.now + KEPT_POLLS * poll(self.term) + session.rtt;
             let longest = self.ledgers.span(self.ceiling().saturating_add(lacks));
-            let ends = own.map_or(self.now + longest, |call| call.ends);
+            let ends = ends.unwrap_or(self.now + longest);
             self.excess_demand.large = Some(LargeCall { place, lacks, rank, until, ends });
         }
         // A pool that lends on has more calls than its first one.
         (if ask.waiting >= ask.largest { 0 } else { sized }, self.now)
     }
 
-    /// Ends the turn of `call`, if there is one.
-    fn end_turn(&mut self, call: Option<LargeCall>) {
-        if call.is_some() {
+    /// Ends the turn of `place`, if its call has the turn.
+    pub(super) fn end_turn_of(&mut self, place: Place) {
+        if self.excess_demand.large.is_some_and(|call| call.place == place) {
             self.excess_demand.large = None;
         }
     }

@@ -199,9 +199,13 @@ impl Pool {
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
         let wait = if is_spent && others.count() > 0 { self.told_wait(place, ended) } else { None };
         let lacks = ask.largest.saturating_sub(ask.held);
-        let (permits, accrues_from) = match (wait, is_spent && lacks > 0) {
+        // Nearly all calls take one permit, or no more than is lent anyway.
+        let (permits, accrues_from) = match (wait, is_spent && lacks > permits.max(1)) {
             (Some(_), _) => (0, self.now),
-            (None, false) => (permits, self.now),
+            (None, false) => {
+                self.end_turn_of(place);
+                (permits, self.now)
+            }
             (None, true) => {
                 let (_, all, _) = self.peers(asker.claim.share, Supply { left, stock: left, ..supply });
                 let (wants, available) = (asker.want, all.left);

@@ -5,6 +5,7 @@ use super::super::family::Place;
 use super::*;
 use crate::CarryOver;
 use lessor_protocol::lease::millis_up;
+use lessor_protocol::sizing::PERMIT;
 
 /// The ask of a session that wants far more than comes back.
 fn greedy(spent_total: u64, held: u64) -> Ask {
@@ -151,6 +152,16 @@ fn waits_for(large: u64, rule: Rule) -> u64 {
         }
     }
     panic!("A has {held} of {large} after 200 s");
+}
+
+/// The bug: in whole permits the average was none: no session counted as modest, and no share of an identity bounded any.
+#[test]
+fn a_limit_of_less_than_a_permit_a_term_has_an_average() {
+    let pool = pool(vec![sliding(1_700, 3_600 * SECOND)]);
+    assert_eq!(pool.ledgers.sustained(pool.term), 0);
+    let exact = 1_700 * PERMIT * pool.term.as_nanos() / (3_600 * SECOND).as_nanos();
+    // Clocks may drift by a thousandth.
+    assert!(exact - pool.sustained() <= exact / 500, "{} of {exact}", pool.sustained());
 }
 
 /// The bug: what a session saved up for its first call counted as hoarded. It could hold no more than comes back in a

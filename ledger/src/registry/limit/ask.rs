@@ -81,7 +81,7 @@ impl Registry {
 
     /// Answers one exchange, with names borrowed from `asks`. A wrong entry changes nothing, and fails no other entry.
     /// Exchanges of several threads go on side by side. Each locks the limit of an ask, and the limits above, while it
-    /// answers that ask. A session of another epoch is answered nothing: its node could not use what it were lent.
+    /// answers that ask. A session of another epoch is answered nothing: its node does not use the answer.
     ///
     /// # Panics
     /// If a thread panicked in the middle of an exchange with one of the limits.

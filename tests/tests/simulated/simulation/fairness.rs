@@ -236,7 +236,7 @@ fn large_calls_of_many_nodes_do_not_block_each_other() {
         let fleet = Setup { nodes: 10, demand, cost_max: largest, patience: 60 * SECOND, ..setup(limit) };
         let figures = clean(Setup { lasts: 200 * SECOND, ..fleet }).figures;
         println!("{limit}, calls of up to {largest}: {figures:?}");
-        assert_eq!(figures.refused_share, 0.0, "{limit}: {figures:?}");
+        assert!(figures.refused_share <= 0.0, "{limit}: {figures:?}");
         assert!(figures.worst_wait <= 12.0, "{limit}: {figures:?}");
     }
 }
