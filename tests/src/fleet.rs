@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Longest wait for something that comes by itself, on a machine that is busy with other work.
-const EVENTUALLY: Duration = Duration::from_secs(20);
+const EVENTUALLY: Duration = Duration::from_secs(60);
 
 /// An allocator's server.
 #[derive(Debug)]

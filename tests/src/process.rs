@@ -281,9 +281,11 @@ impl Node {
     }
 
     /// Begins to call for `millis`, with `gap_us` in between. [`Node::answer`] then returns one instant for each
-    /// millisecond in which some calls were admitted. That instant is before the call.
+    /// millisecond in which some calls were admitted. That instant is before the call. A first call has been admitted
+    /// when this returns.
     pub fn rush(&mut self, millis: u64, gap_us: u64) {
         self.running.tell(&format!("rush {millis} {gap_us}"));
+        assert_eq!(self.running.line(), "in a rush");
     }
 
     /// Returns the permits that the node holds.

@@ -1,8 +1,9 @@
 //! A node that obeys a test line by line, for tests with real processes: `spender URL LIMIT NAME`.
 //!
 //! `spend N`, `acquire N PATIENCE_MS`, `enter N TAKES_MS PATIENCE_MS` and `run MILLIS` answer with the instants of the
-//! admissions, in nanoseconds of the machine's clock. `rush MILLIS GAP_US` calls from a thread of its own and answers
-//! with one instant for each millisecond in which some calls were admitted. `leave` ends the calls that were entered.
+//! admissions, in nanoseconds of the machine's clock. `rush MILLIS GAP_US` calls from a thread of its own. It answers
+//! `in a rush` after the first admission, and later with one instant for each millisecond in which some calls were
+//! admitted. `leave` ends the calls that were entered.
 //! `available` answers with a number. `quit` gives all permits back and ends the process.
 
 use lessor::{Builder, Client, Limit, Tls};
@@ -44,6 +45,8 @@ async fn main() {
             "rush" => {
                 let (limit, span) = (limit.clone(), Duration::from_millis(number(1)));
                 let gap = Duration::from_micros(number(2));
+                limit.acquire(1).await.expect("the allocator lends");
+                println!("in a rush");
                 say(&tokio::task::spawn_blocking(move || rush(&limit, span, gap)).await.expect("no panic"));
             }
             "available" => println!("{}", limit.available()),

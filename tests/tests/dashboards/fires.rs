@@ -171,21 +171,26 @@ impl Trouble {
         Trouble(tasks)
     }
 
-    /// Starts a client that rewrites the root of the allocators faster than they do. The content of the root stays as
-    /// it is.
-    async fn of_a_rival(store: &Server) -> Trouble {
-        let mut cells = Cells::new(&store.config("lessor")).expect("a good configuration");
+    /// Starts clients that rewrite the root of the allocators faster than they do, also on a busy machine. The content of
+    /// the root stays as it is, and no version comes twice.
+    async fn of_rivals(store: &Server) -> Trouble {
         let name = "root root".to_owned();
         let mut tasks = JoinSet::new();
-        tasks.spawn(async move {
-            for version in 1_u64.. {
-                let Ok((timeline, found)) = cells.load(std::slice::from_ref(&name)).await else { continue };
-                let Some(Some(cell)) = found.into_iter().next() else { continue };
-                let (expected, next) =
-                    (Some(cell.version), Some(lessor_allocator::cells::Cell { version, ..cell }));
-                let _ = cells.swap(&timeline, &[Swap { name: name.clone(), expected, next }]).await;
-            }
-        });
+        for rival in 1..=3_u64 {
+            let mut cells = Cells::new(&store.config("lessor")).expect("a good configuration");
+            let name = name.clone();
+            tasks.spawn(async move {
+                for version in (rival << 40).. {
+                    let Ok((timeline, found)) = cells.load(std::slice::from_ref(&name)).await else {
+                        continue;
+                    };
+                    let Some(Some(cell)) = found.into_iter().next() else { continue };
+                    let (expected, next) =
+                        (Some(cell.version), Some(lessor_allocator::cells::Cell { version, ..cell }));
+                    let _ = cells.swap(&timeline, &[Swap { name: name.clone(), expected, next }]).await;
+                }
+            });
+        }
         Trouble(tasks)
     }
 
@@ -381,7 +386,7 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
     goes_by(2);
     shows(&contended.url, "\nlessor_store_config_version 2").await;
     goes_by(1);
-    let rival = Trouble::of_a_rival(&rival).await;
+    let rival = Trouble::of_rivals(&rival).await;
     watch(&prometheus, "not all fire", |fired, _| *fired == names).await;
     crowding.await.expect("the keys do not fit");
     let looping = looping.await.expect("it starts each time");

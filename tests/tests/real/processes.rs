@@ -217,16 +217,17 @@ fn a_process_stopped_past_its_deadline_spends_nothing_when_it_wakes() {
     judge_by(600, [first, others, woken]);
 }
 
-/// A limit so large that a process which calls as fast as it can always holds permits, with leases of 33 ms.
+/// A limit so large that a process which calls as fast as it can always holds permits. Its leases last for longer than a
+/// busy machine keeps a thread waiting.
 const PLENTY: &str = r#"
 [[limit]]
 name = "vendor"
-term = { max = "33ms" }
+term = { max = "200ms" }
 rules = [{ kind = "sliding_window", limit = 50_000_000, per = "1s", margin = "50ms" }]
 "#;
 
 /// How long leases last after the allocator was stopped: the term, and a request that was answered just before.
-const ENDED: Duration = Duration::from_millis(50);
+const ENDED: Duration = Duration::from_millis(220);
 
 /// Asserts that no call was admitted between `from` and `until`, and that some were before.
 fn none_between(from: Moment, until: Moment, admitted: &[Moment]) {
@@ -241,12 +242,12 @@ fn a_process_that_is_stopped_in_a_rush_spends_nothing_when_it_wakes() {
     let allocator = Allocator::start(PLENTY, "127.0.0.1:0", true);
     let mut sleeper = node(&allocator, "sleeper");
     for _ in 0..5 {
-        sleeper.rush(700, 0);
+        sleeper.rush(1_000, 0);
         std::thread::park_timeout(Duration::from_millis(200));
         sleeper.running.signal(Signal::STOP);
         allocator.running.signal(Signal::STOP);
         let stopped = CLOCK.now();
-        std::thread::park_timeout(Duration::from_millis(200));
+        std::thread::park_timeout(2 * ENDED);
         // The process wakes with permits that it held, clocks that it read before, and no allocator to ask.
         sleeper.running.signal(Signal::CONT);
         let admitted = sleeper.answer();

@@ -1,6 +1,7 @@
 //! Allocators that share a cluster: slots move, and replicas take over from masters.
 
-use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, two_use_all_of};
+use super::alone::two_use_all_of;
+use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT};
 use lessor_ledger::roots::{HEAD, cell_of};
 use scenarios::cluster::Cluster;
 use scenarios::fleet::eventually;
@@ -14,16 +15,16 @@ const NEVER: Duration = Duration::from_secs(60);
 const OVER: Duration = Duration::from_millis(3_250);
 
 fn store(cluster: &Cluster, prefix: &str) -> Store {
-    let server = Arc::clone(&cluster.nodes()[0].server);
-    Store { server, url: cluster.url(), prefix: prefix.to_owned() }
+    let [server, others @ ..] = cluster.nodes() else { panic!("a cluster has nodes") };
+    let others = others.iter().map(|node| Arc::clone(&node.server)).collect();
+    Store { server: Arc::clone(&server.server), others, url: cluster.url(), prefix: prefix.to_owned() }
 }
 
 fn key(name: &str) -> String {
     format!("lessor:{{{name}}}")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_use_all_there_is_and_no_more() {
+pub(super) async fn two_use_all_there_is_and_no_more() {
     let cluster = Cluster::shared().await;
     two_use_all_of(&store(&cluster, "two"), "cluster").await;
 }

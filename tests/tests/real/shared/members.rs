@@ -1,7 +1,8 @@
 //! Allocators that share an etcd of three members, which has no clock. Its leader is killed or stopped, and so are the
 //! allocator that keeps the time, and all allocators that know it.
 
-use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for, two_use_all_of};
+use super::alone::two_use_all_of;
+use super::{CLOCK, LIMIT, PER, Store, USED_PERCENT, call_for};
 use lessor::{Client, Limit};
 use lessor_protocol::Moment;
 use scenarios::etcd::Etcd;
@@ -22,7 +23,9 @@ const BEGINS: &str = "no allocator knew the time of the store";
 const LOST: &str = "may have lost what was written last";
 
 fn store(etcd: &Etcd, prefix: &str) -> Store {
-    Store { server: Arc::clone(&etcd.members()[0]), url: etcd.url(), prefix: prefix.to_owned() }
+    let [server, others @ ..] = etcd.members() else { panic!("etcd has members") };
+    let (server, others) = (Arc::clone(server), others.to_vec());
+    Store { server, others, url: etcd.url(), prefix: prefix.to_owned() }
 }
 
 /// Two allocators that share an etcd, a client of each, and the vendor that counts the calls of both. The first
@@ -91,8 +94,7 @@ impl Two {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_use_all_there_is_and_no_more() {
+pub(super) async fn two_use_all_there_is_and_no_more() {
     let etcd = block_in_place(Etcd::shared);
     let store = store(&etcd, "two");
     two_use_all_of(&store, "three members").await;
