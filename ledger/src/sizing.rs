@@ -260,6 +260,11 @@ pub fn pays_in<I: Name>(claim: Claim, others: Peers<'_, I>, supply: Supply, perm
     span_of(parts(permits).saturating_mul(nanos(supply.term).into()) / share)
 }
 
+/// Returns what a session with `claim` may have of a supply of `parts` of a permit by weighted max-min, in parts.
+pub fn share_of<I: Name>(claim: Claim, others: Peers<'_, I>, parts: u128) -> u128 {
+    others.level(claim, parts).share(claim)
+}
+
 /// Returns the part of `all` permits that a session with the share of `claim` may have by weighted max-min if it wants
 /// them all, where `sustained` parts of a permit come back in a term.
 pub fn part_of_all<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u128, all: u64) -> u64 {

@@ -118,7 +118,7 @@ impl Ages {
     }
 
     /// Returns the claim of a session that holds nothing and has this demand and queue.
-    fn claim_to(&self, demand_milli: u64, queue: u64) -> Claim {
+    pub(super) fn claim_to(&self, demand_milli: u64, queue: u64) -> Claim {
         Claim {
             mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
             need: need(demand_milli, self.term).saturating_add(queue),

@@ -2,16 +2,19 @@
 //! pass the pools above with each exchange; a pool keeps no pointer to another.
 //!
 //! Every ancestor keeps, for each session of a pool below it, a session of its own that mirrors it. The mirror has the same
-//! permits out until the same end, and the same demand. So each ancestor has the ends of all leases below it in its one
+//! permits out until the same end. It wants what the pools below can lend of what its session wants. So each ancestor has the ends of all leases below it in its one
 //! queue. It is advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all
 //! sessions below it, and its books say what its children lent. A child burns a lease at the same instant as all its mirrors.
 
-use super::claims::Age;
+use super::claims::{Age, KEPT_POLLS, poll};
+use super::greed::RTT_MAX;
 use super::session::Session;
 use super::session::Settlement;
 use super::{Pool, SessionId};
 use crate::packed::Carrier;
 use crate::share::Share;
+use crate::sizing::{self, Claim, Supply};
+use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{Ask, Grant, InFlight};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -99,7 +102,52 @@ impl Pool {
         }
     }
 
+    /// Returns `ask` of `place` as the pools above remember it: of what the session takes and waits for, what this pool can
+    /// lend it by weighted max-min. The pools above would keep the rest from other sessions, and lend it to none. A pool that
+    /// leases is lent more by the one above for what its sessions want.
+    pub(super) fn lendable_of(&mut self, place: Place, ask: Ask) -> Ask {
+        if self.plan.is_borrowed || self.flow.is_some() || self.ledgers.are_reusable() {
+            return ask;
+        }
+        let share = *self.sessions[place].share;
+        let claim = |queue| Claim { share, ..self.sessions.ages().claim_to(ask.demand_milli, queue) };
+        let all = claim(ask.waiting);
+        let soon = self.lends_soon(place);
+        if self.sessions.claims().needs() + u128::from(all.need) <= u128::from(soon) {
+            return ask;
+        }
+        let (term, sustained) = (self.term, self.sustained());
+        let supply =
+            Supply { left: soon, stock: soon, soon: 0, within_term: soon, sustained, term, poll: poll(term) };
+        let (others, supply, _) = self.peers(share, supply);
+        let spends = claim(0);
+        // A limit of an hour can lend much now, and little on average.
+        let now = u128::from(supply.within_term) * PERMIT;
+        let demand = sizing::share_of(spends, others, supply.sustained.max(now));
+        let demand_milli = u128::from(ask.demand_milli).saturating_mul(demand).div_ceil(spends.mean.max(1));
+        let demand_milli = u64::try_from(demand_milli).unwrap_or(ask.demand_milli);
+        let now = sizing::share_of(all, others, now);
+        // Parts of a permit add up: one claim in so many has a whole one.
+        let is_less = now < u128::from(ask.waiting) * PERMIT;
+        let now = if is_less { now + self.excess_demand.unclaimed } else { now };
+        let permits = u64::try_from(now / PERMIT).unwrap_or(u64::MAX);
+        let (waiting, want) = (ask.waiting.min(permits), ask.want.min(permits));
+        if is_less {
+            self.excess_demand.unclaimed = now - u128::from(waiting) * PERMIT;
+        }
+        Ask { demand_milli, waiting, want, ..ask }
+    }
+
+    /// Returns the permits that can be lent within a term, or once the next window begins if `place` asks again after that.
+    fn lends_soon(&self, place: Place) -> u64 {
+        let back = KEPT_POLLS * poll(self.term) + self.sessions[place].rtt.min(RTT_MAX);
+        let begins = self.lease_end().is_some_and(|end| end.since(self.now) <= back);
+        let most = if begins { self.ceiling() } else { self.ledgers.within(self.term) };
+        most.saturating_sub(self.reserve())
+    }
+
     pub(super) fn fall_silent(&mut self, place: Place, seq: u64) {
+        self.end_turn_of(place);
         if self.sessions.contains(place) {
             self.sessions.update(place, |session| {
                 (session.seq, session.demand_milli, session.waiting, session.wanted) = (seq, 0, 0, 0);
@@ -110,6 +158,11 @@ impl Pool {
         }
         self.foresee_silence();
     }
+}
+
+/// Returns `ask` as it is remembered while the session is lent nothing by decision: it keeps nothing from others.
+pub(super) fn claims_nothing(ask: Ask) -> Ask {
+    Ask { demand_milli: 0, waiting: 0, want: 0, ..ask }
 }
 
 /// Combines what two pools grant to the same ask: the lesser in every respect.

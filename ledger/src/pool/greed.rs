@@ -23,7 +23,7 @@ const WAIT_SLACK: u32 = 100;
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 /// Longest round trip for which nearer sessions leave turns to a distant one: half way around the earth, with room.
-const RTT_MAX: Duration = Duration::from_millis(500);
+pub(super) const RTT_MAX: Duration = Duration::from_millis(500);
 
 /// Longest time, in round trips of the farthest session, that a nearer one waits for the others to have had a permit.
 const ROUND_RTTS: u32 = 4;

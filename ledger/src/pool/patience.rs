@@ -39,6 +39,8 @@ pub(super) struct ExcessDemand {
     pub(super) farthest: Farthest,
     /// The call that has the turn, of those that take more than their sessions are lent at a time.
     pub(super) large: Option<LargeCall>,
+    /// Parts of a permit that claims above were rounded down by.
+    pub(super) unclaimed: u128,
     /// When an operator last ended all waits that sessions were told.
     pub(super) waits_ended: Moment,
 }
@@ -49,6 +51,7 @@ impl Usual for ExcessDemand {
         shortage: Shortage { priority: 0, until: Moment::ORIGIN },
         farthest: Farthest { priority: 0, rtt: Duration::ZERO, until: Moment::ORIGIN },
         large: None,
+        unclaimed: 0,
         waits_ended: Moment::ORIGIN,
     };
 }
@@ -56,7 +59,7 @@ impl Usual for ExcessDemand {
 impl ExcessDemand {
     /// Returns the same for a pool at rest: no session keeps to a wait any more, and no call waits.
     pub(super) fn at_rest(&self) -> Self {
-        ExcessDemand { waits_ended: Moment::ORIGIN, large: None, ..self.clone() }
+        ExcessDemand { waits_ended: Moment::ORIGIN, large: None, unclaimed: 0, ..self.clone() }
     }
 
     /// Carries every field of a pool at rest.

@@ -4,7 +4,7 @@
 
 use super::calls::SessionCalls;
 use super::claims::Age;
-use super::family::{Above, Place};
+use super::family::{Above, Place, claims_nothing};
 use super::session::{Session, Settlement, Told};
 use super::{AskError, Goodbye, Holder, Pool, SessionId};
 use crate::share::Owner;
@@ -86,10 +86,19 @@ impl Pool {
         let refused =
             refused.or_else(|| above.iter().find_map(|above| above.pool.refused_above(&ask, &grant)));
         let answer = refused.map_or(Answer::Grant(grant), Answer::Refusal);
-        self.record(place, seq, &ask, answer);
+        // By the pools above, the session wants no more than the pools below can lend it.
+        let (mut claimed, last) = (ask, above.len());
+        let lent_on = |pool: &mut Pool, place, number, ask| match number < last {
+            true => pool.lendable_of(place, ask),
+            false => ask,
+        };
+        let mut lendable = lent_on(self, place, 0, claimed);
+        self.record(place, seq, &claimed, answer);
         self.audit();
-        for Above { pool, .. } in above.iter_mut() {
-            pool.record(mirror, seq, &ask, answer);
+        for (Above { pool, .. }, number) in above.iter_mut().zip(1..) {
+            claimed = lendable;
+            lendable = lent_on(pool, mirror, number, claimed);
+            pool.record(mirror, seq, &claimed, answer);
             pool.audit();
         }
         Ok(answer)
@@ -136,13 +145,16 @@ impl Pool {
         let settlement = self.settle(place, &ask)?;
         self.settle_rate(place, ask.rate);
         self.update_holder(place, holder);
-        self.record(place, seq, &ask, answer);
+        let is_for_all = refusal.reason != RefusalReason::Blocked;
+        self.end_turn_of(place);
+        self.record(place, seq, &if is_for_all { ask } else { claims_nothing(ask) }, answer);
         self.audit();
         for Above { pool, share } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
             pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
             pool.update_holder(mirror, Holder { share: *share, ..holder });
-            pool.record(mirror, seq, &ask, answer);
+            pool.end_turn_of(mirror);
+            pool.record(mirror, seq, &claims_nothing(ask), answer);
             pool.audit();
         }
         Ok(answer)

@@ -4,10 +4,12 @@ use super::*;
 use crate::fixtures::{SECOND, at_intervals, bucket, first_use, fixed, flow, log, millis, sliding};
 use crate::rule::{FixedWindow, TokenBucket, Windows};
 use crate::share::{Share, Sharing};
-use lessor_protocol::{Answer, Ask, ClockBounds, Grant, PERMITS_MAX, RefusalReason};
+use lessor_protocol::{Answer, Ask, ClockBounds, Grant, PERMITS_MAX, Refusal, RefusalReason};
 
 mod ahead;
 mod borrow;
+mod callers;
+mod claims_above;
 mod earlier;
 mod family;
 mod flow;
@@ -414,4 +416,24 @@ fn who_does_not_come_again_keeps_nothing_from_others() {
     let later: u64 = (10_750..=11_750).step_by(250).map(|at| more(&mut pool, at)).sum();
     assert_eq!(while_awaited, 0, "what the other one is owed is kept");
     assert!(later > 1, "{later} of what trickles in while no other asks");
+}
+
+/// The bug: a blocked node that goes on asking had its share of a limit, which no other node was lent.
+#[test]
+fn a_node_that_is_blocked_keeps_nothing_from_others() {
+    let mut pool = pool(vec![sliding(1_000, 60 * SECOND)]);
+    let refusal = Refusal { reason: RefusalReason::Blocked, retry_after: SECOND };
+    let (mut spent, first) = (0, Share { priority: 1, ..Share::EVEN });
+    for seq in 1..=30 {
+        let at = 500 * (seq - 1);
+        let ask = |spent_total, demand| Ask { demand_milli: 1_000 * demand, ..ask(spent_total, 0, demand) };
+        let blocked = Holder { share: first, ..A };
+        let refused = match seq {
+            1 => pool.renew(millis(at), blocked, seq, ask(0, 0)),
+            _ => pool.settle_only(millis(at), blocked, seq, ask(0, 300), refusal),
+        };
+        refused.expect("a good ask");
+        spent += grant(pool.renew(millis(at + 250), B, seq, ask(spent, 100))).permits;
+    }
+    assert!(spent >= 950, "{spent} of 1,000");
 }

@@ -8,7 +8,7 @@ use lessor_protocol::ClockBounds;
 use lessor_protocol::moment::nanos;
 use lessor_sim::SECOND;
 use lessor_sim::adversary::Lie;
-use lessor_sim::setup::{Setup, parse_rules};
+use lessor_sim::setup::{Setup, parse_rules, plan};
 use lessor_sim::soak::run;
 use lessor_sim::traffic::Workload;
 use lessor_sim::world::{Report, sustained};
@@ -238,6 +238,21 @@ fn large_calls_of_many_nodes_do_not_block_each_other() {
         println!("{limit}, calls of up to {largest}: {figures:?}");
         assert!(figures.refused_share <= 0.0, "{limit}: {figures:?}");
         assert!(figures.worst_wait <= 12.0, "{limit}: {figures:?}");
+    }
+}
+
+/// The bug: nodes of three limits want nine times what each allows, and together these allow what the limit above them does.
+/// Two of the nodes are one identity. Above, the wants of nodes that had all of their limit counted beside the others.
+#[test]
+fn what_full_limits_want_keeps_nothing_from_others_above() {
+    let limits = ["sliding_window 1000/60s", "sliding_window 3000/60s"];
+    let [own, above] = limits.map(|limit| parse_rules(limit).expect("a limit")[0]);
+    let three = Setup { siblings: 2, above: 1, nodes: 3, demand: 300.0, ..setup(limits[0]) };
+    for identities in [0, 2] {
+        let plan = plan(vec![own, above], false);
+        let report = clean(Setup { plan, identities, lasts: 300 * SECOND, ..three.clone() });
+        println!("{identities} identities: {:?} admitted", report.by_node);
+        assert!(report.by_node.iter().all(|&admitted| admitted >= 4_900), "{:?} of 5,000", report.by_node);
     }
 }
 
