@@ -206,6 +206,7 @@ fn read_asks(mut from: &[u8]) -> Option<Request<'_>> {
             busy: take(from)?,
             shadow_refused: take(from)?,
             largest: take(from)?,
+            lends_on: false,
             running: take(from)?.checked_sub(1),
             rate: None,
             observed: None,

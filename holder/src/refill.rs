@@ -309,6 +309,7 @@ impl<P: Pacer> Refill<P> {
             waiting: seen.waiting.min(PERMITS_MAX),
             demand_milli: self.reported_demand(),
             largest: seen.largest.min(PERMITS_MAX),
+            lends_on: false,
             rate: self.rate.claim(),
             shadow_refused: self.shadow_refused(seen),
             running: self.calls.running(),

@@ -268,7 +268,7 @@ pub fn share_of<I: Name>(claim: Claim, others: Peers<'_, I>, parts: u128) -> u12
 /// Returns the part of `all` permits that a session with the share of `claim` may have by weighted max-min if it wants
 /// them all, where `sustained` parts of a permit come back in a term.
 pub fn part_of_all<I: Name>(claim: Claim, others: Peers<'_, I>, sustained: u128, all: u64) -> u64 {
-    let term = sustained.max(1);
+    let term = if sustained == 0 { PERMIT } else { sustained };
     let greedy = Claim { mean: term, ..claim };
     let millionths = others.level(greedy, term).share(greedy) * u128::from(MILLION) / term;
     u64::try_from(u128::from(all) * millionths / u128::from(MILLION)).unwrap_or(u64::MAX)

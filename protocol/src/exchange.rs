@@ -31,6 +31,8 @@ pub struct Ask {
     /// Of a limit with a steady flow: the largest call that has waited so far, in permits. Of another limit: the call
     /// that waits first.
     pub largest: u64,
+    /// Whether the session lends on what it leases, so that a part of what its first call lacks serves other calls.
+    pub lends_on: bool,
     /// The rate lease that the session uses, where the limit has a steady flow.
     pub rate: RateClaim,
 }

@@ -166,6 +166,10 @@ fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 impl RateBody {
     /// Reads it as the claim of a session.
     fn claim(self) -> RateClaim {

@@ -59,6 +59,7 @@ const ASK: Shape = &[
     ("busy", Kind::OptionalNumber),
     ("shadow_refused", Kind::OptionalNumber),
     ("largest", Kind::OptionalNumber),
+    ("lends_on", Kind::OptionalFlag),
     ("rate", Kind::OptionalObject(RATE)),
     ("observed", Kind::OptionalObject(OBSERVED)),
 ];

@@ -120,6 +120,7 @@ impl<P: Pacer> Refill<P> {
             waiting: seen.waiting.min(PERMITS_MAX),
             demand_milli: self.reported_demand(),
             largest: seen.largest.min(PERMITS_MAX),
+            lends_on: false,
             rate: RateClaim::None,
             shadow_refused: (seen.shadow_refused - self.shadow.reported).min(PERMITS_MAX),
             running: self.calls.running().map(|_| 0),

@@ -244,8 +244,8 @@ impl Pool {
         let (running, busy) = (loan.report_in_flight(), loan.busy_of(all_in_flight));
         let Wishes { demand_milli, waiting, .. } = wishes;
         let waiting = waiting.min(want);
-        let ask =
-            Ask { spent_total, held, want, waiting, demand_milli, running, busy, largest, ..Ask::default() };
+        let reports = Ask { spent_total, held, running, busy, ..Ask::default() };
+        let ask = Ask { want, waiting, demand_milli, largest, lends_on: true, ..reports };
         (borrower.rtt, borrower.due) = (rtt, None);
         Some(borrower.asks(self.now, ask))
     }

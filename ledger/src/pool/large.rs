@@ -9,6 +9,7 @@
 use super::Pool;
 use super::claims::{KEPT_POLLS, poll};
 use super::family::Place;
+use super::greed::RTT_MAX;
 use crate::pacing::credit_max;
 use crate::rule::{Pace, THOUSAND_SECONDS};
 use crate::sizing::{self, Claim, Peers, Supply};
@@ -45,6 +46,8 @@ pub(super) struct ForCall {
     pub(super) part: u64,
     /// Whether all sessions can have what they need.
     pub(super) is_abundant: bool,
+    /// Permits that the pools below lend at most.
+    pub(super) below: u64,
 }
 
 impl Pool {
@@ -92,16 +95,23 @@ impl Pool {
         ask.largest <= self.ceiling() / 2 || demand <= self.ledgers.sustained(THOUSAND_SECONDS)
     }
 
-    /// Returns what to lend for `ask`, whose first call lacks more than it would be lent otherwise, and from when on the
-    /// session accrues its share then. Notes whose turn it is.
-    pub(super) fn for_first_call(&mut self, place: Place, ask: &Ask, lends: ForCall) -> (u64, Moment) {
-        let ForCall { sized, wants, since, pays_in, available, part, is_abundant } = lends;
+    /// Returns what to lend for `ask`, whose first call lacks more than it would be lent otherwise. If that is all that the
+    /// call lacks, also returns from when on the session accrues its share once it is lent that. Notes whose turn it is. The
+    /// turn ends when the call is lent: another pool of the family may not have as much yet.
+    pub(super) fn for_first_call(
+        &mut self,
+        place: Place,
+        ask: &Ask,
+        lends: ForCall,
+    ) -> (u64, Option<Moment>) {
+        let ForCall { sized, wants, since, pays_in, available, part, is_abundant, below } = lends;
         let own = self.excess_demand.large.filter(|call| call.place == place);
         let lacks = ask.largest.saturating_sub(ask.held);
         let may_wait = lacks <= wants && ask.waiting >= lacks && self.has_turns(ask);
-        if !may_wait || self.sessions[place].is_unproven || self.plan.is_root {
+        // A limit below gathers first. What is kept here before it can lend the call idles.
+        if !may_wait || below < lacks || self.sessions[place].is_unproven || self.plan.is_root {
             self.end_turn_of(place);
-            return (sized, self.now);
+            return (sized, None);
         }
         // A new session has accrued nothing. A turn that lasts for too long ends: another pool of the family may keep the
         // permits for another call.
@@ -123,19 +133,23 @@ impl Pool {
         let other = self.turn_of_other(place);
         let has_turn = is_paid && other.is_none_or(|call| call.rank < rank);
         let kept = other.filter(|_| !has_turn).map_or(0, |call| call.lacks);
-        if (has_turn || is_abundant) && available.saturating_sub(kept) >= lacks {
-            self.end_turn_of(place);
-            // What it accrued while its call gathered is not lost: it counts for the next call.
-            return (lacks, self.now.before(since.saturating_sub(pays_in).min(pays_in)));
-        }
-        if has_turn {
-            let until = self.now + KEPT_POLLS * poll(self.term) + session.rtt;
+        let is_there = (has_turn || is_abundant) && available.saturating_sub(kept) >= lacks;
+        // What is lent at once takes the turn of no other call, for which more has gathered.
+        let live = self.excess_demand.large.filter(|call| now < call.until.min(call.ends));
+        let displaces = live.is_some_and(|call| call.place != place);
+        if has_turn && !(is_there && displaces) {
+            let until = self.now + KEPT_POLLS * poll(self.term) + session.rtt.min(RTT_MAX);
             let longest = self.ledgers.span(self.ceiling().saturating_add(lacks));
             let ends = ends.unwrap_or(self.now + longest);
             self.excess_demand.large = Some(LargeCall { place, lacks, rank, until, ends });
         }
-        // A pool that lends on has more calls than its first one.
-        (if ask.waiting >= ask.largest { 0 } else { sized }, self.now)
+        if is_there {
+            // What it accrued while its call gathered is not lost: it counts for the next call.
+            return (lacks, Some(self.now.before(since.saturating_sub(pays_in).min(pays_in))));
+        }
+        // An earlier version of a region does not say that it lends on. No node has fewer permits waited for than its first
+        // call takes.
+        (if ask.lends_on || ask.waiting < ask.largest { sized } else { 0 }, None)
     }
 
     /// Ends the turn of `place`, if its call has the turn.

@@ -207,8 +207,11 @@ impl Ledgers {
 
     /// Returns what all rules lend in `span` on average, for as long as all is wanted, in parts of a permit.
     pub(super) fn average(&self, span: Duration) -> u128 {
-        // Millionths: a limit of one permit a day lends a few in a million terms.
-        u128::from(self.sustained(span.saturating_mul(MILLION))) * (PERMIT / u128::from(MILLION))
+        // Millionths: a limit of one permit a day lends a few in a million terms. A cap on what is in flight lends at least
+        // itself in any span.
+        let average =
+            u128::from(self.sustained(span.saturating_mul(MILLION))) * (PERMIT / u128::from(MILLION));
+        average.max(u128::from(self.sustained(span)) * PERMIT)
     }
 
     /// Returns how long the rules take to lend `permits` on average, when all are wanted.

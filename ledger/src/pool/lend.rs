@@ -29,8 +29,9 @@ const AT_ONCE: Duration = Duration::from_millis(1);
 /// The grant that one pool would make if it were alone.
 pub(super) struct Offer {
     permits: u64,
-    /// From when on the session accrues its share if it is lent these.
-    accrues_from: Moment,
+    /// Whether the permits are all that its first call lacks, and from when on the session accrues its share if it is lent
+    /// these.
+    call: Option<Moment>,
     state: State,
     /// Permits that could be lent before the grant.
     left: u64,
@@ -97,13 +98,16 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     let is_spent = !is_reusable && flow.is_none();
     // What one of them lacked may have been what the session waits for.
     let ended = chain.iter().map(|link| link.pool.waits_ended()).max().unwrap_or(Moment::ORIGIN);
+    let mut least = u64::MAX;
     for link in chain.iter_mut() {
-        link.offer = Some(link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent), ended));
+        let offer = link.pool.offer(link.place, ask, newcomer, (is_reusable, is_spent), ended, least);
+        least = least.min(offer.permits);
+        link.offer = Some(offer);
     }
-    let least = chain.iter().map(|link| link.offer().permits).min();
     let ends_lease = chain.iter().any(|link| link.offer().ends_lease);
     let callable = flow.map_or(u64::MAX, |(_, term)| callable(&rate, term).saturating_sub(kept));
-    let permits = least.filter(|_| fits).unwrap_or(0).min(callable).min(most.saturating_sub(kept));
+    let fitting = if fits { least } else { 0 };
+    let permits = fitting.min(callable).min(most.saturating_sub(kept));
     let worth = |link: &Link<'_>| {
         let worth = link.pool.worth(link.place, ask, kept + permits, link.offer());
         link.pool.reach(link.place, kept + permits, worth)
@@ -111,8 +115,11 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
     let worth = chain.iter().map(worth).min().unwrap_or_default();
     let term = if is_over || ends_lease { Duration::ZERO } else { flow.map_or(worth, |(_, term)| term) };
     for link in chain.iter_mut() {
-        let accrues_from = link.offer().accrues_from;
-        link.pool.charge(link.place, permits, term, accrues_from);
+        let call = link.offer().call.filter(|_| permits == link.offer().permits);
+        if call.is_some() {
+            link.pool.end_turn_of(link.place);
+        }
+        link.pool.charge(link.place, permits, term, call.unwrap_or(link.pool.now));
     }
     for Link { pool, place, offer } in chain.iter_mut() {
         pool.make_forecast(*place, ask, offer.as_ref().expect("each has made one"));
@@ -148,8 +155,8 @@ fn lend_rate(chain: &mut [Link<'_>], ask: &Ask, is_over: bool) -> (Rate, Option<
 }
 
 impl Pool {
-    /// Sizes the grant that the pool would make alone. Permits are spent again (`is_reusable`), for good (`is_spent`),
-    /// or belong to a steady flow. Waits that were told before `ended` are over.
+    /// Sizes the grant that the pool would make alone, where the pools below lend at most `below`. Permits are spent again
+    /// (`is_reusable`), for good (`is_spent`), or belong to a steady flow. Waits that were told before `ended` are over.
     fn offer(
         &mut self,
         place: Place,
@@ -157,6 +164,7 @@ impl Pool {
         newcomer: bool,
         (is_reusable, is_spent): (bool, bool),
         ended: Moment,
+        below: u64,
     ) -> Offer {
         let (left, evens_out) = (self.left(), self.evens_out());
         if evens_out.is_some() {
@@ -200,24 +208,26 @@ impl Pool {
         let wait = if is_spent && others.count() > 0 { self.told_wait(place, ended) } else { None };
         let lacks = ask.largest.saturating_sub(ask.held);
         // Nearly all calls take one permit, or no more than is lent anyway.
-        let (permits, accrues_from) = match (wait, is_spent && lacks > permits.max(1)) {
-            (Some(_), _) => (0, self.now),
+        let (permits, call) = match (wait, is_spent && lacks > permits.max(1)) {
+            (Some(_), _) => (0, None),
             (None, false) => {
                 self.end_turn_of(place);
-                (permits, self.now)
+                (permits, None)
             }
             (None, true) => {
-                let (_, all, _) = self.peers(asker.claim.share, Supply { left, stock: left, ..supply });
+                // A pool that leases may know of less than a permit in a term.
+                let sustained = self.ledgers.average(self.term);
+                let all = Supply { left, stock: left, sustained, ..supply };
+                let (_, all, _) = self.peers(asker.claim.share, all);
                 let (wants, available) = (asker.want, all.left);
-                let pays_in = sizing::pays_in(asker.claim, others, supply, lacks.saturating_sub(permits));
+                // No share would ever pay where nothing is known to come.
+                let pays_in = sizing::pays_in(asker.claim, others, all, lacks.saturating_sub(permits));
+                let pays_in = if sustained == 0 { Duration::ZERO } else { pays_in };
                 let (sized, since) = (permits, asker.since);
-                let part = sizing::part_of_all(asker.claim, others, supply.sustained, available);
+                let part = sizing::part_of_all(asker.claim, others, all.sustained, available);
                 let is_abundant = state == State::Abundant;
-                self.for_first_call(
-                    place,
-                    ask,
-                    ForCall { sized, wants, since, pays_in, available, part, is_abundant },
-                )
+                let lends = ForCall { sized, wants, since, pays_in, available, part, is_abundant, below };
+                self.for_first_call(place, ask, lends)
             }
         };
         // Guaranteed permits are lent all the same. The lease is extended then, or they would be lent for nothing.
@@ -230,7 +240,7 @@ impl Pool {
         let draws = self.sessions.draws();
         Offer {
             permits,
-            accrues_from,
+            call,
             state,
             left,
             pace,

@@ -20,6 +20,7 @@ mod groups;
 mod identities;
 mod in_flight;
 mod kept;
+mod large;
 mod patience;
 mod reset;
 mod resting;

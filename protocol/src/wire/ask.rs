@@ -1,7 +1,7 @@
 //! The ask for one pool, on the wire.
 
 use super::observed::ObservedBody;
-use super::{RateBody, is_zero};
+use super::{RateBody, is_false, is_zero};
 use crate::exchange::{Ask, RateClaim};
 use crate::sizing::MILLI;
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,9 @@ pub struct AskBody<N = String> {
     /// Of a steady flow, the largest call so far; of another limit, the call that waits first. In permits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub largest: u64,
+    /// Whether the session lends on what it leases.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub lends_on: bool,
     /// The rate lease that the session uses or has let go; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateBody>,
@@ -60,6 +63,7 @@ impl<N> AskBody<N> {
             waiting: self.waiting,
             demand_milli: self.demand.saturating_mul(MILLI),
             largest: self.largest,
+            lends_on: self.lends_on,
             rate: self.rate.map_or(RateClaim::None, RateBody::claim),
             running: self.running,
             unguarded: self.unguarded,
@@ -109,6 +113,7 @@ impl AskBody {
             busy: ask.busy,
             shadow_refused: ask.shadow_refused,
             largest: ask.largest,
+            lends_on: ask.lends_on,
             rate: RateBody::of_claim(ask.rate),
             observed: None,
         }

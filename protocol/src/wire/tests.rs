@@ -19,7 +19,7 @@ fn the_leases_request_is_pinned() {
     let plain = Ask { spent_total: 4_211, held: 300, want: 900, waiting: 2, ..rate };
     let lease = RateLease { number: 77, cap: 2, interval: Duration::from_millis(5) };
     let rate = RateClaim::Holds(lease);
-    let slow = Ask { demand_milli: 1, shadow_refused: 6, largest: 2, rate, ..Ask::default() };
+    let slow = Ask { demand_milli: 1, shadow_refused: 6, largest: 2, lends_on: true, rate, ..Ask::default() };
     golden(
         &LeasesRequest {
             node: "checkout-7".to_owned(),
@@ -33,7 +33,7 @@ fn the_leases_request_is_pinned() {
             r#"{"node":"checkout-7","session":9007199254740991,"epoch":7,"seq":12,"rtt_ms":3,"asks":["#,
             r#"{"limit":"vendor/rest","spent_total":4211,"held":300,"want":900,"demand":450,"waiting":2},"#,
             r#"{"limit":"export","key":"user-42","spent_total":0,"held":0,"want":0,"demand":1,"waiting":0,"shadow_refused":6,"#,
-            r#""largest":2,"rate":{"number":77,"cap":2,"interval_ns":5000000}}]}"#
+            r#""largest":2,"lends_on":true,"rate":{"number":77,"cap":2,"interval_ns":5000000}}]}"#
         ),
     );
 }

@@ -58,6 +58,7 @@ const ASKED: Asked = Asked {
         demand_milli: 0,
         shadow_refused: 0,
         largest: 0,
+        lends_on: false,
         rate: lessor_protocol::RateClaim::None,
         running: None,
         unguarded: 0,
