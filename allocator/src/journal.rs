@@ -4,6 +4,7 @@
 
 use crate::shared::Shared;
 use crate::store::{Batch, Embedded};
+use lessor_ledger::registry::Registry;
 use lessor_protocol::{Clock, Moment};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,6 +23,10 @@ const HANGS: Duration = Duration::from_secs(5);
 
 /// Pools that are copied in one step, while exchanges wait for about a millisecond.
 const POOLS_AT_ONCE: usize = 300;
+
+/// Partial batches in a row after which the next one is copied in one step. No limit is changed meanwhile, so it is whole.
+/// More of them would keep answers waiting for as long as limits are changed.
+const PARTIAL_MAX: u32 = 2;
 
 /// Progress of the journal.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +59,7 @@ impl Journal {
         let (wake, woken) = sync_channel(1);
         let (done, _) = watch::channel(Done { batch, ..Done::default() });
         let journal = Arc::new(Journal { wake, done: done.clone(), thread: Mutex::default() });
-        let writer = Writer { shared: Arc::downgrade(shared), store, done, woken };
+        let writer = Writer { shared: Arc::downgrade(shared), store, done, woken, partial: 0 };
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
         // Without the thread nothing becomes durable, and nothing is lent.
         match thread {
@@ -114,6 +119,8 @@ struct Writer {
     store: Embedded,
     done: watch::Sender<Done>,
     woken: Receiver<()>,
+    /// Partial batches in a row.
+    partial: u32,
 }
 
 /// The outcome of writing a batch.
@@ -177,7 +184,8 @@ impl Writer {
     /// Writes one batch.
     fn write(&mut self, shared: &Shared) -> Outcome {
         let is_failing = self.done.borrow().failing.is_some();
-        let batch = gathered(shared, is_failing);
+        let batch = gathered(shared, is_failing, self.partial);
+        self.partial = if batch.is_partial { self.partial + 1 } else { 0 };
         if batch.is_empty() && !batch.is_partial {
             self.done.send_modify(|done| done.batch = batch.number);
             return Outcome::Whole;
@@ -227,25 +235,34 @@ impl Writer {
     }
 }
 
-/// Gathers the next batch, which holds everything if the store failed. A first batch is gathered until it is whole: it
-/// replaces all that was durable.
-fn gathered(shared: &Shared, is_failing: bool) -> Batch {
-    let mut is_whole = is_failing;
+/// Gathers the next batch after so many that were `partial`. It holds everything if the store failed. A first batch is gathered
+/// until it is whole: it replaces all that was durable.
+fn gathered(shared: &Shared, is_failing: bool, partial: u32) -> Batch {
+    let (mut is_whole, mut partial) = (is_failing, partial);
     loop {
-        let batch = copied(shared, is_whole);
+        let batch = copied(shared, is_whole, partial);
         if !(batch.is_first && batch.is_partial) {
             return batch;
         }
-        is_whole = true;
+        (is_whole, partial) = (true, partial + 1);
     }
 }
 
-/// Copies a batch of everything (`is_whole`), or of what is to be written. Exchanges go on while pools are copied.
-fn copied(shared: &Shared, is_whole: bool) -> Batch {
-    let mut gathering = shared.with(|registry, now| match is_whole {
+/// Copies a batch of everything (`is_whole`), or of what is to be written. Exchanges go on while pools are copied, unless
+/// many batches were `partial`.
+fn copied(shared: &Shared, is_whole: bool, partial: u32) -> Batch {
+    let begin = |registry: &mut Registry, now| match is_whole {
         true => registry.begin_whole_batch(now),
         false => registry.begin_batch(now),
-    });
+    };
+    if partial >= PARTIAL_MAX {
+        return shared.with(|registry, now| {
+            let mut gathering = begin(registry, now);
+            registry.gather(now, &mut gathering, usize::MAX);
+            gathering.into_batch()
+        });
+    }
+    let mut gathering = shared.with(begin);
     loop {
         let (is_all, took) = shared.beside(|registry, now| {
             let is_all = registry.gather(now, &mut gathering, POOLS_AT_ONCE);

@@ -20,6 +20,8 @@ struct Unwritten {
     limit: String,
     version: u64,
     pools: VecDeque<PoolId>,
+    /// Whether all pools are to be written: the store drops their earlier rows if the version is new.
+    is_whole: bool,
     /// Whether [`Limit::next_of_all`] has more.
     has_more: bool,
 }
@@ -41,13 +43,20 @@ impl Unwritten {
 
 impl Gathering {
     /// Leaves out the first limit that is left, because it was changed meanwhile. A crash may undo the change, so none of
-    /// its rows may replace earlier ones unless all do. The next batch has all of them.
+    /// its rows may replace earlier ones unless all do, and no decision about it goes before. The next batch has all of
+    /// them.
     fn leave_out_first(&mut self) {
         let Some(Unwritten { limit, .. }) = self.left.pop_front() else { return };
         self.batch.is_partial = true;
         self.batch.limits.remove(&limit);
-        self.batch.pools.retain(|place, _| place.limit != limit);
-        self.batch.marks.retain(|(place, _)| place.limit != limit);
+        self.batch.decisions.remove(&limit);
+        // Of most limits nothing was copied, and a batch may have a million pools.
+        let first = PoolPlace { limit, id: PoolId::default() };
+        let limit = &first.limit;
+        if self.batch.pools.range(&first..).next().is_some_and(|(place, _)| place.limit == *limit) {
+            self.batch.pools.retain(|place, _| place.limit != *limit);
+            self.batch.marks.retain(|(place, _)| place.limit != *limit);
+        }
     }
 
     /// Returns the batch, once all pools are in it.
@@ -112,7 +121,13 @@ impl Registry {
             let (version, row) = limit.row(now, journaled.versions);
             rows.extend(row.map(|row| (name.clone(), row)));
             let (pools, has_more) = limit.take_unwritten();
-            left.push_back(Unwritten { limit: name.clone(), version, pools: pools.into(), has_more });
+            left.push_back(Unwritten {
+                limit: name.clone(),
+                version,
+                pools: pools.into(),
+                is_whole: has_more,
+                has_more,
+            });
         }
         let all: Vec<&LimitConfig> = self.limits.values_mut().map(|limit| limit.config()).collect();
         for (name, row) in rows {
@@ -151,6 +166,13 @@ impl Registry {
                 continue;
             };
             if limit.is_put_off(&id) {
+                // The limit's row drops all earlier rows of its pools, so it is not there without this one.
+                if first.is_whole {
+                    limit.write_all();
+                    drop(limit);
+                    gathering.leave_out_first();
+                    continue;
+                }
                 // The next batch has the pool, and all decisions about its limit.
                 gathering.batch.is_partial = true;
                 gathering.batch.decisions.remove(&first.limit);
