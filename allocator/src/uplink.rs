@@ -3,6 +3,7 @@
 //! about permits.
 
 mod contested;
+mod failures;
 mod publish;
 mod rooted;
 mod transport;
@@ -13,6 +14,7 @@ use crate::config::{StoreConfig, Upstream};
 use crate::metrics::UpstreamMetrics;
 use crate::shared::Shared;
 use crate::shared_store_status::Work;
+use failures::{Failures, is_over, is_silent};
 use lessor_files::Token;
 use lessor_holder::connection::{Connection, Exchange};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
@@ -20,7 +22,7 @@ use lessor_ledger::registry::{DueAbove, Granted};
 use lessor_protocol::foreign::excerpt;
 use lessor_protocol::recovery::{Recovery, recovery};
 use lessor_protocol::wire::{GrantBody, LeasesRequest};
-use lessor_protocol::{Moment, entropy, trace};
+use lessor_protocol::{Moment, TERM_MAX, entropy, trace};
 use rooted::Rooted;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -44,9 +46,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long a stopping allocator tries to return permits that it has not lent on: as long as connections may take to
 /// end. A store elects another leader in that time.
 const FAREWELL_MAX: Duration = Duration::from_secs(4);
-
-/// Time after a failed exchange for which an upstream counts as failing though nothing is due.
-const FAILING_FOR: Duration = Duration::from_secs(10);
 
 /// Pause before a task that ended in a panic, or could not be started, is started again, so that one that always fails
 /// is no burden and no flood of errors.
@@ -155,8 +154,8 @@ struct Uplink {
     asked: watch::Receiver<u64>,
     node: String,
     connection: Connection,
-    /// When the last exchange failed; `None` if it was answered.
-    failed_at: Option<Moment>,
+    /// The last exchanges, if they failed.
+    failures: Option<Failures>,
 }
 
 /// How an upstream is reached.
@@ -188,7 +187,7 @@ impl Uplink {
             shared,
             upstream,
             connection: Connection::new(1, EXCHANGE_TIMEOUT, 0, 0),
-            failed_at: None,
+            failures: None,
         })
     }
 
@@ -242,8 +241,9 @@ impl Uplink {
             if due.asks.is_empty() {
                 let now = self.shared.now();
                 // No exchange would show that the upstream is of use again.
-                if due.next.is_none() && is_over(self.failed_at, now) {
+                if due.next.is_none() && is_over(self.failures, now) {
                     self.is_silent(None);
+                    self.failures = None;
                 }
                 let again = match &self.way {
                     Way::Http(_) => LOOK_AGAIN,
@@ -322,11 +322,11 @@ impl Uplink {
 
     fn answered(&mut self, took: Duration) {
         self.metrics.exchanged(took);
-        if self.failed_at.is_some() {
+        if self.failures.is_some() {
             tracing::info!(upstream = %self.upstream, "the upstream answers again");
         }
         self.is_silent(None);
-        self.failed_at = None;
+        self.failures = None;
     }
 
     /// Records why exchanges fail; `None` if the upstream may be of use.
@@ -337,6 +337,15 @@ impl Uplink {
         }
     }
 
+    /// Returns how long exchanges have failed for before the upstream counts as silent. A restart of an allocator takes less,
+    /// and for as long the leases that it granted may last: nodes that moved on would lose them.
+    fn silence(&self) -> Duration {
+        match self.way {
+            Way::Http(_) => TERM_MAX,
+            Way::Store(_) => Duration::ZERO,
+        }
+    }
+
     fn believe(&self, first_sent: Moment, due: &DueAbove, granted: Granted<'_>) {
         let upstream = &self.upstream;
         let outcome = self.shared.with(|registry, now| {
@@ -344,8 +353,13 @@ impl Uplink {
         });
         if outcome.unfit > 0 {
             self.metrics.unfit(outcome.unfit);
-            for (ask, grant) in due.asks.iter().zip(granted.bodies) {
-                let Some(detail) = unfit(grant).map(excerpt) else { continue };
+            let grants = || due.asks.iter().zip(granted.bodies);
+            // No answer says so: it grants more than was wanted, or for longer than a lease may last.
+            let is_impossible = outcome.unfit == due.asks.len();
+            let impossible =
+                is_impossible.then_some("the answer is impossible: its version may be another one");
+            for (ask, grant) in grants() {
+                let Some(detail) = unfit(grant).or(impossible).map(excerpt) else { continue };
                 let (limit, now) = (&ask.limit, self.shared.now());
                 if self.shared.standing().unfit.note(upstream.as_str(), limit, now, &detail) {
                     tracing::warn!(%upstream, limit, detail, "no usable grant");
@@ -360,11 +374,11 @@ impl Uplink {
     async fn failed(&mut self, due: &DueAbove, error: &TransportError) {
         self.metrics.failed();
         self.shared.with(|registry, _| registry.on_failure_above(&due.askers));
-        // A single failure may be chance.
-        if self.failed_at.is_some() {
+        let now = self.shared.now();
+        if is_silent(self.failures, self.silence(), now) {
             self.is_silent(Some(error.to_string()));
         }
-        if self.failed_at.is_none() {
+        if self.failures.is_none() {
             let upstream = &self.upstream;
             tracing::warn!(
                 %upstream,
@@ -372,8 +386,8 @@ impl Uplink {
                 "the exchange with the upstream failed; its leases are lent on until they end"
             );
         }
-        let now = self.shared.now();
-        self.failed_at = Some(now);
+        let first = self.failures.map_or(now, |failures| failures.first);
+        self.failures = Some(Failures { first, last: now });
         self.connection.on_failure(now, 0, entropy::number());
         self.rest(due.session).await;
     }
@@ -416,11 +430,6 @@ fn unfit(grant: &GrantBody) -> Option<&str> {
 fn rest_after(look: Duration, since: Duration) -> Option<Duration> {
     let rest = look.saturating_sub(since);
     (!rest.is_zero()).then(|| rest.max(LOOK_EVERY))
-}
-
-/// Whether a failure at `failed_at` says nothing of the store any more, at `now`.
-fn is_over(failed_at: Option<Moment>, now: Moment) -> bool {
-    failed_at.is_none_or(|failed| now.since(failed) >= FAILING_FOR)
 }
 
 #[cfg(test)]

@@ -201,7 +201,7 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
         return Err(Problem::unavailable("store_failing", detail));
     }
     if shared.silent_upstreams().any() && waits_for_upstreams(shared, &response.grants) {
-        let detail = "the allocator that these limits are leased from does not answer: nothing is lent until it does. Ask \
+        let detail = "the allocator that all limits are leased from does not answer: nothing is lent until it does. Ask \
                       another allocator";
         return Err(Problem::unavailable("upstream_failing", detail));
     }
@@ -210,11 +210,12 @@ fn answered(shared: &Arc<Shared>, span: &Span, visitor: &Visitor, body: &[u8]) -
     Ok(Answered { body, asks, waits_for })
 }
 
-/// Whether every answer is empty, because the upstream of its limit is silent. A limit of this allocator that is asked for
-/// as well is a reason to answer, though nothing is left of it.
+/// Whether every answer is empty, because no upstream answers. A 503 is the failure of the allocator for all limits of a
+/// node. So a limit that can be lent is a reason to answer, whether it is asked for or not.
 fn waits_for_upstreams(shared: &Shared, grants: &[GrantBody<Text<'_>>]) -> bool {
-    let pools = grants.iter().filter(|grant| grant.error.is_none());
-    lends_nothing(grants) && shared.wait_for_upstreams(pools.map(|grant| &*grant.limit))
+    lends_nothing(grants)
+        && grants.iter().any(|grant| grant.error.is_none())
+        && shared.upstreams_fail().is_some()
 }
 
 /// Whether there are answers, and every one is empty: no permits lent or held, no rate, no error, and no reason for the

@@ -4,7 +4,6 @@
 use super::Shared;
 use crate::config::{LimitConfig, Upstream};
 use crate::events::BY_NODES_MAX;
-use lessor_ledger::named::named_for;
 use lessor_ledger::roots::parents_of;
 use lessor_ledger::share::Owner;
 use lessor_protocol::push::{Event, Kind};
@@ -18,6 +17,8 @@ pub(super) struct Known {
     limits: BTreeMap<String, LimitConfig>,
     /// The names of the limits right below each limit that has some.
     below: BTreeMap<String, BTreeSet<String>>,
+    /// The number of limits that are leased from each upstream, and of those that are leased from none.
+    leased: BTreeMap<Option<Upstream>, usize>,
 }
 
 impl Deref for Known {
@@ -43,11 +44,17 @@ impl Known {
         if let Some(parent) = &limit.parent {
             self.below.entry(parent.clone()).or_default().insert(name.clone());
         }
+        *self.leased.entry(limit.upstream.clone()).or_default() += 1;
         self.limits.insert(name, limit);
     }
 
     fn remove(&mut self, name: &str) {
-        let Some(parent) = self.limits.remove(name).and_then(|limit| limit.parent) else { return };
+        let Some(limit) = self.limits.remove(name) else { return };
+        if let Some(count) = self.leased.get_mut(&limit.upstream) {
+            *count -= 1;
+        }
+        self.leased.retain(|_, count| *count > 0);
+        let Some(parent) = limit.parent else { return };
         if let Some(below) = self.below.get_mut(&parent) {
             below.remove(name);
             if below.is_empty() {
@@ -79,19 +86,12 @@ impl Shared {
     pub(crate) fn upstreams_fail(&self) -> Option<String> {
         let silent = self.silent_upstreams().all();
         let limits = self.limits();
-        let waits = |limit: &LimitConfig| limit.upstream.as_ref().is_some_and(|of| silent.contains(of));
-        if limits.is_empty() || !limits.values().all(waits) {
+        let waits = |of: &Option<Upstream>| of.as_ref().is_some_and(|of| silent.contains(of));
+        if limits.leased.is_empty() || !limits.leased.keys().all(waits) {
             return None;
         }
         let names: Vec<&str> = silent.iter().map(Upstream::as_str).collect();
         Some(format!("every limit is leased from an allocator that does not answer: {}", names.join(", ")))
-    }
-
-    /// Whether all limits called `names` are leased from upstream allocators that do not answer. False without names.
-    pub(crate) fn wait_for_upstreams<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
-        let (silent, limits, mut names) = (self.silent_upstreams().all(), self.limits(), names.peekable());
-        let upstream = |name| limits.get(&named_for(&limits, name)?)?.upstream.as_ref();
-        names.peek().is_some() && names.all(|name| upstream(name).is_some_and(|of| silent.contains(of)))
     }
 
     /// Publishes `event`, and an event for each limit below its limit: a caller that waits for one of those waits for

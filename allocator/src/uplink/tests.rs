@@ -44,8 +44,19 @@ fn after_a_look_that_took_long_there_is_a_rest_or_an_exchange_of_that_length() {
 #[test]
 fn a_store_that_failed_lately_is_not_of_use_because_nothing_is_due() {
     let at = |seconds: u64| Moment::from_nanos(seconds * 1_000_000_000);
-    let over = [(None, 50), (Some(at(50)), 50), (Some(at(50)), 59), (Some(at(50)), 60)];
-    assert_eq!(over.map(|(failed, now)| is_over(failed, at(now))), [true, false, false, true]);
+    let failed = Some(Failures { first: at(40), last: at(50) });
+    let over = [(None, 50), (failed, 50), (failed, 59), (failed, 60)];
+    assert_eq!(over.map(|(failures, now)| is_over(failures, at(now))), [true, false, false, true]);
+}
+
+/// The bug: two failures within 50 ms were enough. Nodes left each region whenever its centre was restarted.
+#[test]
+fn an_upstream_is_silent_once_its_leases_are_over() {
+    let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
+    let failed = Some(Failures { first: at(100), last: at(150) });
+    let silent = |earlier, silence, now| is_silent(earlier, silence, at(now));
+    assert_eq!([150, 2_099, 2_100].map(|now| silent(failed, TERM_MAX, now)), [false, false, true]);
+    assert_eq!([None, failed].map(|earlier| silent(earlier, Duration::ZERO, 150)), [false, true], "a store");
 }
 
 /// The bug: nothing was leased from the upstream any more.
