@@ -66,7 +66,7 @@ pub(super) async fn put(
                 // A removed limit that still counts goes on as it would have.
                 None => {
                     let removed = registry.limit_or_retired(&name).map(preview);
-                    shown_new(&config, quarantine.or(removed.map(|preview| preview.lends_nothing())))
+                    shown_new(&config, quarantine.max(removed.map(|preview| preview.lends_nothing())))
                 }
             };
             Ok::<_, Problem>((body, asked))

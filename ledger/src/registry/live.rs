@@ -113,12 +113,13 @@ impl Registry {
         limit
     }
 
-    /// Returns for how long [`Registry::put`] would have a new limit of `config` lend nothing; `None` if the limit is
-    /// there, or was removed and still counts.
+    /// Returns for how long [`Registry::put`] would have a new limit of `config` lend nothing, or names that fall to a
+    /// pattern again which was removed and still counts. `None` for another limit that is there, or still counts.
     pub fn quarantine_if_new(&self, now: Moment, config: &LimitConfig, fresh: bool) -> Option<Duration> {
         let name = config.name.as_str();
-        let is_new = !self.limits.contains(name) && !self.retired.contains(name);
-        is_new.then(|| self.created(now, config, fresh).quarantine(now))
+        let is_back = self.retired.contains(name);
+        let is_new = !self.limits.contains(name) && (!is_back || name.ends_with('*'));
+        is_new.then(|| self.created(now, config, fresh || is_back).quarantine(now))
     }
 
     /// Removes the limit called `name`, and returns whether there was one. As long as what it lent counts, asks for it

@@ -397,6 +397,24 @@ async fn a_dry_run_says_for_how_long_a_new_limit_lends_nothing() {
     assert_eq!(tried, [true, false]);
 }
 
+/// The bug: nothing was said of a removed pattern, to which names fall again that a shorter one lends meanwhile.
+#[tokio::test]
+async fn a_dry_run_says_for_how_long_the_names_of_a_removed_pattern_lend_nothing() {
+    let daily = "rules = [{ kind = \"fixed_window\", limit = 50, per = \"1d\" }]";
+    let limits = ["*", "api/*"].map(|name| format!("[[limit]]\nname = {name:?}\n{daily}\n"));
+    let app = App::of(&limits.concat(), true);
+    let ask = async |seq: u64, name: &str| {
+        app.lease(1, seq, json!([{ "limit": name, "spent_total": 0, "held": 0, "want": 1 }])).await
+    };
+    ask(1, "api/old").await;
+    let removed = app.request("DELETE", "/v1/limits/api%2F*?confirm=true", Some("*"), "").await;
+    assert_eq!(removed.status, StatusCode::NO_CONTENT, "{}", removed.text);
+    ask(2, "api/new").await;
+    let body = r#"{"rules":[{"kind":"fixed_window","limit":60,"per":"1d"}]}"#;
+    let shown = app.request("PUT", "/v1/limits/api%2F*?dry_run=true", None, body).await.json();
+    assert!(shown["begins_anew_ms"].as_u64() > Some(0), "{shown}");
+}
+
 /// The bug: a limit with `/nodes/` in its name could not be told from a node of a shorter one.
 #[tokio::test]
 async fn a_limit_with_nodes_in_its_name_is_itself() {
