@@ -7,7 +7,7 @@ use super::{ALERTS, read};
 use axum::Router;
 use lessor::http::{HeaderMap, HeaderValue, StatusCode};
 use lessor::{Client, Limit, RateLimitHeaders};
-use lessor_allocator::cells::{Cells, StoreKind, Swap};
+use lessor_allocator::cells::{Cell, Cells, StoreKind, Swap, Swapped};
 use lessor_protocol::CLOCK;
 use reqwest::Method;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
@@ -171,23 +171,33 @@ impl Trouble {
         Trouble(tasks)
     }
 
-    /// Starts clients that rewrite the root of the allocators faster than they do, also on a busy machine. The content of
-    /// the root stays as it is, and no version comes twice.
+    /// Starts clients that rewrite the root of the allocators, each as fast as an allocator that goes on from what another one
+    /// wrote. The content of the root stays as it is, and no version comes twice.
     async fn of_rivals(store: &Server) -> Trouble {
-        let name = "root root".to_owned();
         let mut tasks = JoinSet::new();
-        for rival in 1..=3_u64 {
+        for rival in 1..=4_u64 {
             let mut cells = Cells::new(&store.config("lessor")).expect("a good configuration");
-            let name = name.clone();
+            let name = "root root".to_owned();
             tasks.spawn(async move {
+                let mut known = None;
                 for version in (rival << 40).. {
-                    let Ok((timeline, found)) = cells.load(std::slice::from_ref(&name)).await else {
-                        continue;
+                    let (timeline, cell) = match known.take() {
+                        Some(known) => known,
+                        None => {
+                            let names = std::slice::from_ref(&name);
+                            let Ok((timeline, found)) = cells.load(names).await else { continue };
+                            let Some(Some(cell)) = found.into_iter().next() else { continue };
+                            (timeline, cell)
+                        }
                     };
-                    let Some(Some(cell)) = found.into_iter().next() else { continue };
-                    let (expected, next) =
-                        (Some(cell.version), Some(lessor_allocator::cells::Cell { version, ..cell }));
-                    let _ = cells.swap(&timeline, &[Swap { name: name.clone(), expected, next }]).await;
+                    let (expected, next) = (Some(cell.version), Cell { version, ..cell });
+                    let swap = Swap { name: name.clone(), expected, next: Some(next.clone()) };
+                    let swapped = cells.swap(&timeline, &[swap]).await.ok().and_then(|mut all| all.pop());
+                    known = match swapped {
+                        Some(Swapped::Done) => Some((timeline, next)),
+                        Some(Swapped::Other(Some(other))) => Some((timeline, other)),
+                        Some(Swapped::Other(None)) | None => None,
+                    };
                 }
             });
         }
