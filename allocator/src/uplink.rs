@@ -242,7 +242,7 @@ impl Uplink {
                 let now = self.shared.now();
                 // No exchange would show that the upstream is of use again.
                 if due.next.is_none() && is_over(self.failures, now) {
-                    self.is_silent(None);
+                    self.note_silence(None);
                     self.failures = None;
                 }
                 let again = match &self.way {
@@ -325,12 +325,12 @@ impl Uplink {
         if self.failures.is_some() {
             tracing::info!(upstream = %self.upstream, "the upstream answers again");
         }
-        self.is_silent(None);
+        self.note_silence(None);
         self.failures = None;
     }
 
     /// Records why exchanges fail; `None` if the upstream may be of use.
-    fn is_silent(&self, why: Option<String>) {
+    fn note_silence(&self, why: Option<String>) {
         match self.way {
             Way::Http(_) => self.shared.silent_upstreams().note(&self.upstream, why.is_some()),
             Way::Store(_) => self.shared.shared_store_status().fell_silent(Work::Exchanging, why),
@@ -376,7 +376,7 @@ impl Uplink {
         self.shared.with(|registry, _| registry.on_failure_above(&due.askers));
         let now = self.shared.now();
         if is_silent(self.failures, self.silence(), now) {
-            self.is_silent(Some(error.to_string()));
+            self.note_silence(Some(error.to_string()));
         }
         if self.failures.is_none() {
             let upstream = &self.upstream;

@@ -2,9 +2,10 @@
 //! pass the pools above with each exchange; a pool keeps no pointer to another.
 //!
 //! Every ancestor keeps, for each session of a pool below it, a session of its own that mirrors it. The mirror has the same
-//! permits out until the same end. It wants what the pools below can lend of what its session wants. So each ancestor has the ends of all leases below it in its one
-//! queue. It is advanced piecewise over each of these ends, in order, whichever session asks. It shares what it has among all
-//! sessions below it, and its books say what its children lent. A child burns a lease at the same instant as all its mirrors.
+//! permits out until the same end. It wants what the pools below can lend of what its session wants. So each ancestor has
+//! the ends of all leases below it in its one queue. It is advanced piecewise over each of these ends, in order, whichever
+//! session asks. It shares what it has among all sessions below it, and its books say what its children lent. A child burns
+//! a lease at the same instant as all its mirrors.
 
 use super::claims::{Age, KEPT_POLLS, poll};
 use super::greed::RTT_MAX;

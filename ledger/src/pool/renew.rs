@@ -87,17 +87,15 @@ impl Pool {
             refused.or_else(|| above.iter().find_map(|above| above.pool.refused_above(&ask, &grant)));
         let answer = refused.map_or(Answer::Grant(grant), Answer::Refusal);
         // By the pools above, the session wants no more than the pools below can lend it.
-        let (mut claimed, last) = (ask, above.len());
-        let lent_on = |pool: &mut Pool, place, number, ask| match number < last {
-            true => pool.lendable_of(place, ask),
-            false => ask,
-        };
-        let mut lendable = lent_on(self, place, 0, claimed);
-        self.record(place, seq, &claimed, answer);
+        let mut lendable = if above.is_empty() { ask } else { self.lendable_of(place, ask) };
+        self.record(place, seq, &ask, answer);
         self.audit();
-        for (Above { pool, .. }, number) in above.iter_mut().zip(1..) {
-            claimed = lendable;
-            lendable = lent_on(pool, mirror, number, claimed);
+        let mut above = above.iter_mut().peekable();
+        while let Some(Above { pool, .. }) = above.next() {
+            let claimed = lendable;
+            if above.peek().is_some() {
+                lendable = pool.lendable_of(mirror, claimed);
+            }
             pool.record(mirror, seq, &claimed, answer);
             pool.audit();
         }

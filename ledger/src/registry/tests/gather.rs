@@ -41,6 +41,14 @@ fn left(written: &Written, key: &str) -> u64 {
     limit.view_or_new(now, &Some(Key::try_new(key).expect("valid")).into()).available
 }
 
+/// Asserts that a registry which goes on with `written` counts what was lent of each of `keys`.
+#[track_caller]
+fn stays_lent(written: &Written, keys: &[&str]) {
+    for key in keys {
+        assert!(left(written, key) <= 6, "what was lent of {key} stays lent: {written:?}");
+    }
+}
+
 #[test]
 fn pools_are_copied_a_few_at_a_time_and_what_is_lent_meanwhile_waits_for_the_next_batch() {
     let (mut registry, mut written) = begun();
@@ -57,9 +65,7 @@ fn pools_are_copied_a_few_at_a_time_and_what_is_lent_meanwhile_waits_for_the_nex
     assert_eq!(third.number, 3);
     assert!(third.pools.keys().any(|place| place.key() == Some("d")), "{third:?}");
     written.apply(&third);
-    for key in ["a", "b", "c", "d"] {
-        assert!(left(&written, key) <= 6, "what was lent of {key} stays lent");
-    }
+    stays_lent(&written, &["a", "b", "c", "d"]);
 }
 
 /// Puts the limit with the same rules and another option, which no restart takes for other rules.
@@ -83,9 +89,7 @@ fn what_waits_for_a_batch_without_a_limit_that_is_changed_meanwhile_waits_for_th
     let third = registry.write_down(millis(40));
     assert!(!third.is_partial);
     written.apply(&third);
-    for key in ["a", "b", "c"] {
-        assert!(left(&written, key) <= 6, "what was lent of {key} stays lent");
-    }
+    stays_lent(&written, &["a", "b", "c"]);
 }
 
 /// The bug: the batch had the row by which all earlier rows are dropped, and only the pools that were copied before the
@@ -103,9 +107,7 @@ fn a_limit_that_is_changed_twice_keeps_its_earlier_rows_until_all_can_be_replace
     assert!(third.is_partial);
     for batch in [third, registry.write_down(millis(50))] {
         written.apply(&batch);
-        for key in ["a", "b", "c"] {
-            assert!(left(&written, key) <= 6, "what was lent of {key} stays lent after {batch:?}");
-        }
+        stays_lent(&written, &["a", "b", "c"]);
     }
 }
 
@@ -119,9 +121,7 @@ fn a_limit_that_is_removed_and_put_meanwhile_is_written_whole() {
     registry.put(millis(25), &config, CarryOver::AsIs, true).expect("room");
     written.apply(&rest(&mut registry, millis(30), gathering));
     written.apply(&registry.write_down(millis(40)));
-    for key in ["a", "b", "c"] {
-        assert!(left(&written, key) <= 6, "what was lent of {key} stays lent");
-    }
+    stays_lent(&written, &["a", "b", "c"]);
 }
 
 /// Tops up the pool of `key` with 500 permits at `now`, under the name x. Returns whether they were added.
@@ -147,9 +147,7 @@ fn a_limit_that_is_written_whole_keeps_its_earlier_rows_if_a_pool_is_put_off() {
     let third = rest(&mut registry, millis(40), gathering);
     assert!(third.is_partial && third.limits.is_empty() && third.pools.is_empty(), "{third:?}");
     written.apply(&third);
-    for key in ["a", "b", "c"] {
-        assert!(left(&written, key) <= 6, "what was lent of {key} stays lent");
-    }
+    stays_lent(&written, &["a", "b", "c"]);
     written.apply(&registry.write_down(millis(50)));
     assert!(left(&written, "a") <= 6 && left(&written, "c") > 500, "{written:?}");
 }

@@ -75,7 +75,9 @@ pub(super) async fn two_use_all_of(store: &Store, shown: &str) {
 }
 
 on_stores! {
-    each: two_use_all_there_is_and_no_more, one_that_is_stopped_strands_nothing, one_that_stops_beside_a_slow_store_strands_nothing;
+    each: two_use_all_there_is_and_no_more,
+        one_that_is_stopped_strands_nothing,
+        one_that_stops_beside_a_slow_store_strands_nothing;
     redis: flows_and_intervals_hold_through_two, the_newest_configuration_holds_for_all;
     postgres: no_more_are_in_flight_than_may_be,
         who_is_cut_off_from_the_store_lends_nothing_and_the_other_all;
