@@ -61,8 +61,7 @@ fn caller(id: u64, is_below: bool, priority: u64, demand: u64, waiting: u64) -> 
     Caller { is_below, share: Share { priority, ..Share::EVEN }, demand, waiting, ..Caller::new(id) }
 }
 
-/// The bug: each of ten sessions claimed less than a permit above, which was rounded to none: a session of the pool above
-/// found no others and took all.
+/// Ten sessions claim less than a permit each. A session of the pool above takes no more than its share beside them.
 #[test]
 fn small_claims_of_many_sessions_add_up_above() {
     let mut pools = Pools::new(sliding(5, SECOND), sliding(10, SECOND));
@@ -104,8 +103,7 @@ fn a_stock_that_lasts_counts_above() {
     assert!(claimed.demand_milli >= 400_000 && claimed.want == 20, "{claimed:?}");
 }
 
-/// The bug: just before a window ends the pool below has nothing, so its sessions claimed nothing above when the next window
-/// began.
+/// Just before a window ends the pool below has nothing. Its sessions have what they claim of the next one.
 #[test]
 fn a_window_that_begins_soon_counts_above() {
     let mut pools = Pools::new(fixed(60, SECOND), fixed(100, SECOND));

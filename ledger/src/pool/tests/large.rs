@@ -16,8 +16,7 @@ fn large(id: u64, is_below: bool, largest: u64, every: u64) -> Caller {
     Caller { is_below, waiting: largest, largest, every, demand: 1, ..Caller::new(id) }
 }
 
-/// The bug: the turn above ended when all that the call lacks was there, though the pool below did not have it yet. The call
-/// waited until both had it at the same ask.
+/// The turn above lasts until the call is lent, so the pools need not have all that it lacks at the same ask.
 #[test]
 fn a_large_call_below_another_limit_is_lent_what_both_have_gathered() {
     let mut pools = Pools::new(sliding(50, 60 * SECOND), sliding(100, 60 * SECOND));
@@ -29,7 +28,7 @@ fn a_large_call_below_another_limit_is_lent_what_both_have_gathered() {
     assert!(callers[0].waits.len() >= 8, "{} calls", callers[0].waits.len());
 }
 
-/// The bug: the pool above kept what a call lacks for which the pool below had nothing left.
+/// The pool above keeps nothing for a call for which the pool below has nothing left.
 #[test]
 fn nothing_is_kept_above_for_a_call_that_the_pool_below_cannot_lend() {
     let mut pools = Pools::new(fixed(50, 600 * SECOND), sliding(100, 60 * SECOND));
@@ -40,7 +39,7 @@ fn nothing_is_kept_above_for_a_call_that_the_pool_below_cannot_lend() {
     assert!(all >= 470, "{all} of 500");
 }
 
-/// The bug: a call that was lent at once ended the turn of another one, and others took what had gathered for that.
+/// A call that is lent at once leaves the turn to the one for which more has gathered.
 #[test]
 fn a_small_call_ends_no_turn_of_a_large_one() {
     let mut pools = Pools::new(sliding(1, SECOND), sliding(100, 60 * SECOND));
@@ -78,8 +77,7 @@ fn a_session_that_lends_on_is_lent_parts_of_what_its_first_call_lacks() {
     assert!((1_000..30_000).contains(&lent[1]), "first permits after {lent:?} ms");
 }
 
-/// The bug: where less than a permit was known to come in a term, the share of a session never paid for its call. The call was
-/// lent nothing, even if the pool had all that it lacks.
+/// Less than a permit is known to come in a term. The call is lent all that it lacks once that is there.
 #[test]
 fn a_large_call_is_lent_by_a_pool_that_leases_little() {
     let rtt = Duration::from_millis(4);
