@@ -6,7 +6,7 @@ mod reloading;
 mod token;
 
 pub use reloading::{Look, Reloading};
-pub use token::Token;
+pub use token::{Showing, Token};
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};

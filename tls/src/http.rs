@@ -80,18 +80,14 @@ impl HttpClient {
         let ends = Box::pin(sleep(patience));
         let mut request = request.map(Bytes::from);
         let Some(token) = &self.token else { return self.send_once(request, ends).await };
-        let shown = token.shown().map_err(|error| HttpError::Failed(error.to_string()))?;
-        show(&mut request, &shown);
-        let answer = self.send_once(request.clone(), ends).await?;
-        if answer.status != StatusCode::UNAUTHORIZED {
-            return Ok(answer);
+        let mut showing = token.show().map_err(|error| HttpError::Failed(error.to_string()))?;
+        show(&mut request, showing.text());
+        let mut answer = self.send_once(request.clone(), ends).await?;
+        while answer.status == StatusCode::UNAUTHORIZED && showing.goes_on().await {
+            show(&mut request, showing.text());
+            answer = self.send_once(request.clone(), answer.ends).await?;
         }
-        let token = token.clone();
-        // Disks may be slow.
-        let again = tokio::task::spawn_blocking(move || token.after(&shown)).await.unwrap_or_default();
-        let Some(again) = again else { return Ok(answer) };
-        show(&mut request, &again);
-        self.send_once(request, answer.ends).await
+        Ok(answer)
     }
 
     async fn send_once(

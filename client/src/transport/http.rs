@@ -109,23 +109,20 @@ impl Http {
     }
 }
 
-/// Sends `request` with `token`. If the allocator refuses the token, reads it again and, if it has changed, sends the
-/// request once more: a request refused for its token has changed nothing.
+/// Sends `request` with `token`, and once more whenever the allocator refuses the token and there is one to show next: a
+/// request refused for its token has changed nothing.
 async fn plain(request: reqwest::RequestBuilder, token: Option<&Token>) -> Result<Response, ExchangeError> {
     let Some(token) = token else { return send(request).await };
-    let shown = token.shown().map_err(ExchangeError::Token)?;
-    let again = request.try_clone();
-    let answer = send(request.bearer_auth(&shown)).await?;
-    if answer.status() != StatusCode::UNAUTHORIZED {
-        return Ok(answer);
+    let mut showing = token.show().map_err(ExchangeError::Token)?;
+    let mut again = request.try_clone();
+    let mut answer = send(request.bearer_auth(showing.text())).await?;
+    while let Some(request) = again.take_if(|_| answer.status() == StatusCode::UNAUTHORIZED)
+        && showing.goes_on().await
+    {
+        again = request.try_clone();
+        answer = send(request.bearer_auth(showing.text())).await?;
     }
-    let token = token.clone();
-    // Reading a file may block.
-    let other = tokio::task::spawn_blocking(move || token.after(&shown)).await.unwrap_or_default();
-    match again.zip(other) {
-        Some((request, token)) => send(request.bearer_auth(token)).await,
-        None => Ok(answer),
-    }
+    Ok(answer)
 }
 
 async fn send(request: reqwest::RequestBuilder) -> Result<Response, ExchangeError> {
