@@ -14,7 +14,7 @@ use lessor_sim::topology::{Fate, Lag, Topology};
 use lessor_sim::world::{Report, Watch, sustained};
 
 /// Fleets in CI. `REGION_SEEDS` sets another number.
-const SEEDS: u64 = 80;
+const SEEDS: u64 = 40;
 
 fn seeds() -> u64 {
     std::env::var("REGION_SEEDS").ok().map_or(SEEDS, |seeds| seeds.parse().expect("a number of seeds"))

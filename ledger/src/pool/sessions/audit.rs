@@ -1,23 +1,27 @@
-//! Checks of what must be true of the sessions of a pool. Debug builds make them after each exchange.
+//! Checks of what must be true of the sessions of a pool. Debug builds make them after an exchange.
 
 use super::reading::{Entry, Totals};
 use super::{Sessions, SessionsByOwner};
 use crate::pool::agenda::Agenda;
 use lessor_protocol::Moment;
 
-/// With more sessions than this, one audit in this many is made.
-const AUDITED: usize = 16;
+/// In debug builds one instant in this many is audited; in unit tests each one, up to [`MANY`] sessions. Moments of tests
+/// that are worked out by hand are multiples of it.
+const AUDITED: u64 = 16;
+const MANY: usize = 16;
 
-/// One audit of claims in this many is made. Moments of tests that are worked out by hand are multiples of it.
+/// Claims are made anew for their audit, so it is made at one instant in this many.
 const CLAIMS_AUDITED: u64 = 4;
+
+/// Whether a pool with `sessions` is audited at `now`. An audit takes as long as all else that a test does.
+pub(in crate::pool) fn is_due(now: Moment, sessions: usize) -> bool {
+    let one_in = if cfg!(test) && sessions <= MANY { 1 } else { AUDITED };
+    cfg!(debug_assertions) && now.as_nanos().is_multiple_of(one_in)
+}
 
 impl Sessions {
     /// Asserts that all orders and sums are true of each session.
     pub(in crate::pool) fn audit(&self, now: Moment) {
-        // Many sessions are audited at some instants only: an audit takes as long as everything else that a test does.
-        if self.len() > AUDITED && !now.as_nanos().is_multiple_of(AUDITED as u64) {
-            return;
-        }
         debug_assert!(self.iter().all(|(place, session)| {
             let next = self.reading_of(place).next_age(session);
             let is_looked_at =
@@ -58,7 +62,6 @@ impl Sessions {
         debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
         let sharing = || self.iter().map(|(place, it)| (place, it, self.reading_of(place).ages.active()));
         orders.sharers.iter().for_each(|sharers| sharers.audit(sharing()));
-        // Claims are made anew for their audit, so it is made at some instants only.
         if now.as_nanos().is_multiple_of(CLAIMS_AUDITED) {
             orders.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));
             orders.wanted.audit(entries().filter_map(|(place, entry)| Some((place, entry.wanted?))));
