@@ -44,6 +44,10 @@ pub(super) const KEPT_POLLS: u32 = 6;
 /// once a term.
 const ACTIVE_TERMS: u32 = 3;
 
+/// Longest round trip by which a session shares for longer: between continents. A larger value would let a session that
+/// seldom asks keep its share of a short window idle.
+const FAR: Duration = Duration::from_millis(200);
+
 /// Longest pause in which excess demand still counts as going on: demand is an average over at most a second.
 const EXCESS_PAUSE: Duration = Duration::from_secs(2);
 
@@ -76,9 +80,10 @@ pub(super) enum Age {
 }
 
 impl Ages {
-    /// Returns how long after its last ask a session shares.
-    pub(super) fn active(&self) -> Duration {
-        self.term * ACTIVE_TERMS
+    /// Returns how long after its last ask a session shares that is `rtt` away: its next ask comes within a round trip and a
+    /// term. A longer round trip may be made up.
+    pub(super) fn active(&self, rtt: Duration) -> Duration {
+        (self.term * ACTIVE_TERMS).max(rtt.min(FAR) + self.term)
     }
 
     /// Returns how long permits owed to a session are kept, not counting its round trip.
@@ -89,10 +94,10 @@ impl Ages {
     /// Returns the next age of `session`, and when it begins; `None` if the age stays as it is.
     pub(super) fn next(&self, session: &Session) -> Option<(Moment, Age)> {
         let after = |span: Duration| session.answered + span + Duration::from_nanos(1);
-        let kept = self.kept() + session.rtt;
+        let (kept, active) = (self.kept() + session.rtt, self.active(session.rtt));
         match session.age {
-            Age::Fresh if kept < self.active() => Some((after(kept), Age::Silent)),
-            Age::Fresh | Age::Silent => Some((after(self.active()), Age::Gone)),
+            Age::Fresh if kept < active => Some((after(kept), Age::Silent)),
+            Age::Fresh | Age::Silent => Some((after(active), Age::Gone)),
             Age::Asking | Age::Gone => None,
         }
     }
@@ -259,11 +264,6 @@ fn carry_all(takings: &mut BTreeMap<Owner, Taking>, carrier: &mut Carrier<'_>) {
 }
 
 impl Pool {
-    /// Returns how long after its last ask a session shares.
-    pub(super) fn active(&self) -> Duration {
-        self.sessions.ages().active()
-    }
-
     /// Builds the [`Asker`] for `ask` of the session at `place`.
     pub(super) fn asker(&self, place: Place, ask: &Ask) -> Asker {
         let session = &self.sessions[place];
