@@ -227,7 +227,7 @@ impl Builder {
     }
 
     /// Sets the token that identifies this client to allocators. When it is refused, the client reads it again and
-    /// retries if it has changed.
+    /// retries if it has changed, or if it was just read from a file.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

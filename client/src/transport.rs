@@ -1,5 +1,5 @@
-//! HTTP to the allocator. It sends one body and reads one bounded body back. It never retries: the background task
-//! decides what follows a failure.
+//! HTTP to the allocator. It sends one body and reads one bounded body back. It retries only after a refused token:
+//! the background task decides what follows a failure.
 
 mod http;
 

@@ -1,30 +1,31 @@
 //! The token that a client shows: a text, or the content of a file or of an environment variable. It is read when it is
 //! first shown, and again after a refusal. Neither `Debug` nor an error has any part of it.
 //!
-//! Operators make a token, give it to a client and revoke the one before. An allocator hears of a new token up to a
-//! quarter of a second later than the client may, so a token that was just read is shown again after a refusal.
+//! Operators make a token, give it to a client and revoke the one before. An allocator reads a new token up to a tenth of
+//! a second later than the client may, so a token that was just read from a file is shown again after a refusal.
 
 use crate::FileError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Longest token, in bytes.
 const TOKEN_MAX: usize = 8_192;
 
-/// How long a file may have no token while it is written: a shell that writes to it empties it first.
-const WRITES: Duration = Duration::from_millis(100);
-
 /// How long an allocator may not know a token that was just read.
 const NEW: Duration = Duration::from_millis(500);
 
-/// Pause before a new token is shown again after the first refusal of a request. After each further one it is doubled.
-const PAUSE: Duration = Duration::from_millis(50);
+/// For how long refusals of one request are doubted. A client leaves for another allocator after twice that time.
+const DOUBTED_MAX: Duration = Duration::from_millis(120);
 
-/// Refusals of a request that are doubted.
-const DOUBTED: u32 = 3;
+/// Pause before a new token is shown again.
+const PAUSE: Duration = Duration::from_millis(40);
+
+/// Pause before a file without a token is read again: a shell that writes to it empties it first.
+const WRITES: Duration = Duration::from_millis(10);
 
 /// A token to show to an allocator. Clones share one reading of the source.
 #[derive(Clone)]
@@ -38,7 +39,7 @@ struct Inner {
 /// A text as it was read.
 struct Read {
     text: String,
-    /// When it was read; `None` for a text that never changes.
+    /// When it was read from a file.
     at: Option<Instant>,
 }
 
@@ -56,7 +57,8 @@ enum Next {
 pub struct Showing {
     token: Token,
     text: String,
-    refusals: u32,
+    /// Until when refusals are doubted.
+    doubted_until: Instant,
 }
 
 #[derive(Debug)]
@@ -97,43 +99,45 @@ impl Token {
             Some(read) => checked(&read.text, &self.0.source),
             None => {
                 let text = self.0.source.read()?;
-                *read = Some(Read { text: text.clone(), at: Some(Instant::now()) });
+                *read = Some(self.0.source.just_read(&text));
                 Ok(text)
             }
         }
     }
 
-    /// Begins to show the token in one request. Blocks on the disk the first time.
+    /// Begins to show the token in one request, which is given up after `patience`. Blocks on the disk the first time.
+    /// A refusal is believed in time: a client that runs out of patience would take it for silence.
     ///
     /// # Errors
     /// As [`Token::shown`].
-    pub fn show(&self) -> Result<Showing, FileError> {
-        Ok(Showing { token: self.clone(), text: self.shown()?, refusals: 0 })
+    pub fn show(&self, patience: Duration) -> Result<Showing, FileError> {
+        let doubted_until = Instant::now() + (patience / 2).min(DOUBTED_MAX);
+        Ok(Showing { token: self.clone(), text: self.shown()?, doubted_until })
     }
 
-    /// Returns what to show after `refused` was refused. Blocks on the disk, and for [`WRITES`] on a file that is being
+    /// Returns what to show after `refused` was refused. Blocks on the disk, and until `until` on a file that is being
     /// written.
-    fn after(&self, refused: &str) -> Next {
+    fn after(&self, refused: &str, until: Instant) -> Next {
         // Another request may have read it meanwhile.
         if let Some(read) = self.read().as_ref().filter(|read| read.text != refused) {
             return Next::Other(read.text.clone());
         }
-        let began = Instant::now();
         let text = loop {
             match self.0.source.read() {
                 Ok(text) => break text,
-                Err(_) if self.0.source.is_file() && began.elapsed() < WRITES => sleep(WRITES / 10),
+                Err(_) if self.0.source.is_file() && Instant::now() < until => sleep(WRITES),
                 Err(_) => return Next::Nothing,
             }
         };
         let mut read = self.read();
         match &*read {
+            Some(read) if read.text != refused => Next::Other(read.text.clone()),
             Some(read) if text == refused => match read.at.is_some_and(|at| at.elapsed() < NEW) {
                 true => Next::Same,
                 false => Next::Nothing,
             },
-            _ => {
-                *read = Some(Read { text: text.clone(), at: Some(Instant::now()) });
+            Some(_) | None => {
+                *read = Some(self.0.source.just_read(&text));
                 Next::Other(text)
             }
         }
@@ -155,17 +159,15 @@ impl Showing {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn goes_on(&mut self) -> bool {
-        if self.refusals == DOUBTED {
+        let (token, refused, until) = (self.token.clone(), self.text.clone(), self.doubted_until);
+        if Instant::now() >= until {
             return false;
         }
-        let pause = PAUSE * 2_u32.pow(self.refusals);
-        self.refusals += 1;
-        let (token, refused) = (self.token.clone(), self.text.clone());
-        let next = tokio::task::spawn_blocking(move || token.after(&refused)).await;
+        let next = tokio::task::spawn_blocking(move || token.after(&refused, until)).await;
         match next.unwrap_or(Next::Nothing) {
             Next::Other(text) => self.text = text,
-            Next::Same => tokio::time::sleep(pause).await,
-            Next::Nothing => return false,
+            Next::Same if Instant::now() + PAUSE <= until => tokio::time::sleep(PAUSE).await,
+            Next::Same | Next::Nothing => return false,
         }
         true
     }
@@ -174,6 +176,11 @@ impl Showing {
 impl Source {
     fn is_file(&self) -> bool {
         matches!(self, Source::File(_))
+    }
+
+    /// Returns `text`, which was just read.
+    fn just_read(&self, text: &str) -> Read {
+        Read { text: text.to_owned(), at: self.is_file().then(Instant::now) }
     }
 
     fn read(&self) -> Result<String, FileError> {
@@ -204,7 +211,7 @@ fn checked(text: &str, source: &Source) -> Result<String, FileError> {
 /// Shows no text.
 impl fmt::Debug for Showing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Showing").field("token", &self.token).field("refusals", &self.refusals).finish()
+        f.debug_struct("Showing").field("token", &self.token).finish_non_exhaustive()
     }
 }
 
@@ -223,6 +230,10 @@ mod tests {
         Next::Other(text.to_owned())
     }
 
+    fn after(token: &Token, refused: &str) -> Next {
+        token.after(refused, Instant::now() + DOUBTED_MAX)
+    }
+
     #[test]
     fn a_token_is_read_again_once_it_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -233,11 +244,11 @@ mod tests {
         assert_eq!(token.shown().as_deref(), Ok("first"));
         std::fs::write(&file, "second\n").expect("written");
         assert_eq!(token.shown().as_deref(), Ok("first"), "it was not refused");
-        assert_eq!(token.clone().after("first"), other("second"));
-        assert_eq!(token.after("first"), other("second"), "another request has read it");
+        assert_eq!(after(&token.clone(), "first"), other("second"));
+        assert_eq!(after(&token, "first"), other("second"), "another request has read it");
         assert_eq!(token.shown().as_deref(), Ok("second"));
         std::fs::write(&file, "").expect("written");
-        assert_eq!(token.after("second"), Next::Nothing, "a file that stays half written");
+        assert_eq!(after(&token, "second"), Next::Nothing, "a file that stays half written");
     }
 
     /// The bug: a file that was just being written had no token, so the refusal of the one before was final.
@@ -249,9 +260,10 @@ mod tests {
         std::fs::write(&file, "first").expect("written");
         assert_eq!(token.shown().as_deref(), Ok("first"));
         std::fs::write(&file, "").expect("written");
+        let until = Instant::now() + Duration::from_mins(1);
         std::thread::scope(|scope| {
-            let reader = scope.spawn(|| token.after("first"));
-            sleep(WRITES / 5);
+            let reader = scope.spawn(|| token.after("first", until));
+            sleep(WRITES);
             std::fs::write(&file, "second").expect("written");
             assert_eq!(reader.join().expect("it reads"), other("second"));
         });
@@ -264,18 +276,20 @@ mod tests {
         let file = folder.path().join("token");
         let token = Token::file(&file);
         std::fs::write(&file, "first").expect("written");
-        let mut showing = token.show().expect("it is there");
+        let mut showing = token.show(Duration::from_secs(1)).expect("it is there");
         std::fs::write(&file, "second").expect("written");
-        let began = tokio::time::Instant::now();
-        for shown in ["second"; DOUBTED as usize] {
+        for (shown, pauses) in [("second", 0), ("second", 1), ("second", 2)] {
+            let began = Instant::now();
             assert!(showing.goes_on().await);
             assert_eq!(showing.text(), shown);
+            assert!(began.elapsed() >= PAUSE * u32::from(pauses > 0), "refusal {pauses}");
         }
+        tokio::time::sleep(PAUSE).await;
         assert!(!showing.goes_on().await, "it is no token");
-        assert!(began.elapsed() >= PAUSE * 2 + PAUSE * 4);
-        let read_at = Instant::now().checked_sub(NEW).expect("long after the origin");
-        token.read().as_mut().expect("it was read").at = Some(read_at);
-        assert!(!token.show().expect("it was read").goes_on().await, "it was known");
+        let mut hasty = token.show(PAUSE).expect("it was read");
+        assert!(!hasty.goes_on().await, "there is no time for another answer");
+        tokio::time::sleep(NEW).await;
+        assert!(!token.show(Duration::from_secs(1)).expect("it was read").goes_on().await, "it was known");
     }
 
     #[test]
@@ -289,8 +303,8 @@ mod tests {
             let error = Token::new(text).shown().expect_err(text).to_string();
             assert!(error.len() < 100, "{error}");
         }
-        assert_eq!(Token::new("abc").after("abc"), Next::Nothing);
-        let showing = format!("{:?}", Token::new("very secret").show());
+        assert_eq!(after(&Token::new("abc"), "abc"), Next::Nothing);
+        let showing = format!("{:?}", Token::new("very secret").show(PAUSE));
         assert!(!showing.contains("very"), "{showing}");
     }
 }

@@ -59,8 +59,8 @@ impl HttpClient {
         HttpClient { client: Arc::new(builder.build(connector)), token: None }
     }
 
-    /// Shows `token` with each request. After a refusal (401) the token is read again. If it is another one, the
-    /// request is sent once more: the refused one has changed nothing.
+    /// Shows `token` with each request. After a refusal (401) the token is read again. If it is another one, or was just
+    /// read, the request is sent once more: the refused one has changed nothing.
     ///
     /// # Errors
     /// If there is no token.
@@ -80,7 +80,7 @@ impl HttpClient {
         let ends = Box::pin(sleep(patience));
         let mut request = request.map(Bytes::from);
         let Some(token) = &self.token else { return self.send_once(request, ends).await };
-        let mut showing = token.show().map_err(|error| HttpError::Failed(error.to_string()))?;
+        let mut showing = token.show(patience).map_err(|error| HttpError::Failed(error.to_string()))?;
         show(&mut request, showing.text());
         let mut answer = self.send_once(request.clone(), ends).await?;
         while answer.status == StatusCode::UNAUTHORIZED && showing.goes_on().await {

@@ -71,7 +71,7 @@ impl Http {
         match self {
             Http::Plain(client, token) => {
                 let request = client.get(url).timeout(patience).header(name, value);
-                plain(request, token.as_ref()).await
+                plain(request, token.as_ref(), patience).await
             }
             #[cfg(feature = "tls")]
             Http::Encrypted(client) => {
@@ -95,7 +95,7 @@ impl Http {
                 if let Some(span) = span {
                     request = request.header(TRACEPARENT, span);
                 }
-                plain(request, token.as_ref()).await
+                plain(request, token.as_ref(), patience).await
             }
             #[cfg(feature = "tls")]
             Http::Encrypted(client) => {
@@ -111,9 +111,13 @@ impl Http {
 
 /// Sends `request` with `token`, and once more whenever the allocator refuses the token and there is one to show next: a
 /// request refused for its token has changed nothing.
-async fn plain(request: reqwest::RequestBuilder, token: Option<&Token>) -> Result<Response, ExchangeError> {
+async fn plain(
+    request: reqwest::RequestBuilder,
+    token: Option<&Token>,
+    patience: Duration,
+) -> Result<Response, ExchangeError> {
     let Some(token) = token else { return send(request).await };
-    let mut showing = token.show().map_err(ExchangeError::Token)?;
+    let mut showing = token.show(patience).map_err(ExchangeError::Token)?;
     let mut again = request.try_clone();
     let mut answer = send(request.bearer_auth(showing.text())).await?;
     while let Some(request) = again.take_if(|_| answer.status() == StatusCode::UNAUTHORIZED)
