@@ -10,6 +10,9 @@ use tracing::Level;
 /// How long each client receives nothing else, after its second request.
 const FOR_A_WHILE: Duration = Duration::from_millis(600);
 
+/// What a client logs once, when its lease has ended and no answer was good.
+const LEASE_ENDED: &str = "no allocator answers and no lease is live";
+
 /// Most bytes that a line of a log may have. An excerpt of an answer takes two hundred characters.
 const LINE_MAX: usize = 600;
 
@@ -87,13 +90,15 @@ fn garbage_lends_nothing_takes_nothing_and_is_not_asked_for_again_at_once() {
 }
 
 /// Checks what a client logs in a `span` of malformed answers: one line for the trouble, with no more of the answers
-/// than is good to read.
+/// than is good to read. On a busy machine the lease ends meanwhile, which is one more.
 fn check_lines(lines: &[String], verdict: Verdict, span: Duration) {
-    let longest = lines.iter().map(String::len).max().unwrap_or_default();
+    let (ended, lines): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.contains(LEASE_ENDED));
+    assert!(ended.len() <= 1, "{ended:?}");
+    let longest = lines.iter().map(|line| line.len()).max().unwrap_or_default();
     let told = format!("{} lines of up to {longest} bytes, such as {:.300?}", lines.len(), lines.last());
     let (words, count) = lines_of(verdict, span);
     assert!(count.contains(&(lines.len() as u128)), "{told}, not {count:?}");
     assert!(longest <= LINE_MAX, "{told}");
-    let is_ours = |line: &String| line.contains(words) && !line.contains('\u{1b}');
+    let is_ours = |line: &&String| line.contains(words) && !line.contains('\u{1b}');
     assert!(lines.iter().all(is_ours), "{told}");
 }
