@@ -10,6 +10,7 @@
 use super::Pool;
 use super::family::Place;
 use super::forecast::draw;
+use super::greed::RTT_MAX;
 use super::rare::Rare;
 use super::session::Session;
 use crate::pacing::Excess;
@@ -44,10 +45,6 @@ pub(super) const KEPT_POLLS: u32 = 6;
 /// once a term.
 const ACTIVE_TERMS: u32 = 3;
 
-/// Longest round trip by which a session shares for longer: between continents. A larger value would let a session that
-/// seldom asks keep its share of a short window idle.
-const FAR: Duration = Duration::from_millis(200);
-
 /// Longest pause in which excess demand still counts as going on: demand is an average over at most a second.
 const EXCESS_PAUSE: Duration = Duration::from_secs(2);
 
@@ -80,10 +77,10 @@ pub(super) enum Age {
 }
 
 impl Ages {
-    /// Returns how long after its last ask a session shares that is `rtt` away: its next ask comes within a round trip and a
-    /// term. A longer round trip may be made up.
+    /// Returns how long after its last ask a session shares that is `rtt` away. A node that has used up its permits asks
+    /// a round trip after the answer. A longer round trip may be made up.
     pub(super) fn active(&self, rtt: Duration) -> Duration {
-        (self.term * ACTIVE_TERMS).max(rtt.min(FAR) + self.term)
+        (self.term * ACTIVE_TERMS).max(rtt.min(RTT_MAX) + self.term)
     }
 
     /// Returns how long permits owed to a session are kept, not counting its round trip.

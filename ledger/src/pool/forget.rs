@@ -74,7 +74,8 @@ impl Pool {
     /// Forgets own sessions with nothing live that no longer ask: all they lose is the credit of a late report.
     pub fn forget_spare(&mut self, now: Moment) {
         self.advance(now);
-        self.forget_idle(self.active(), self.active());
+        let active = self.sessions.ages().active(Duration::MAX);
+        self.forget_idle(active, active);
     }
 
     /// Whether the session of `holder` is known, or is admitted even when memory is short.
