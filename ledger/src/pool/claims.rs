@@ -10,7 +10,6 @@
 use super::Pool;
 use super::family::Place;
 use super::forecast::draw;
-use super::greed::RTT_MAX;
 use super::rare::Rare;
 use super::session::Session;
 use crate::pacing::Excess;
@@ -77,10 +76,9 @@ pub(super) enum Age {
 }
 
 impl Ages {
-    /// Returns how long after its last ask a session shares that is `rtt` away. A node that has used up its permits asks
-    /// a round trip after the answer. A longer round trip may be made up.
-    pub(super) fn active(&self, rtt: Duration) -> Duration {
-        (self.term * ACTIVE_TERMS).max(rtt.min(RTT_MAX) + self.term)
+    /// Returns how long after its last ask a session shares.
+    pub(super) fn active(&self) -> Duration {
+        self.term * ACTIVE_TERMS
     }
 
     /// Returns how long permits owed to a session are kept, not counting its round trip.
@@ -91,10 +89,10 @@ impl Ages {
     /// Returns the next age of `session`, and when it begins; `None` if the age stays as it is.
     pub(super) fn next(&self, session: &Session) -> Option<(Moment, Age)> {
         let after = |span: Duration| session.answered + span + Duration::from_nanos(1);
-        let (kept, active) = (self.kept() + session.rtt, self.active(session.rtt));
+        let kept = self.kept() + session.rtt;
         match session.age {
-            Age::Fresh if kept < active => Some((after(kept), Age::Silent)),
-            Age::Fresh | Age::Silent => Some((after(active), Age::Gone)),
+            Age::Fresh if kept < self.active() => Some((after(kept), Age::Silent)),
+            Age::Fresh | Age::Silent => Some((after(self.active()), Age::Gone)),
             Age::Asking | Age::Gone => None,
         }
     }
@@ -261,6 +259,11 @@ fn carry_all(takings: &mut BTreeMap<Owner, Taking>, carrier: &mut Carrier<'_>) {
 }
 
 impl Pool {
+    /// Returns how long after its last ask a session shares.
+    pub(super) fn active(&self) -> Duration {
+        self.sessions.ages().active()
+    }
+
     /// Builds the [`Asker`] for `ask` of the session at `place`.
     pub(super) fn asker(&self, place: Place, ask: &Ask) -> Asker {
         let session = &self.sessions[place];

@@ -22,11 +22,6 @@ const ADMITTED_IN_NEED: usize = 4;
 const LOOKS_FOR_MIRROR: usize = 8;
 
 impl Pool {
-    /// Returns how long after its last ask a session shares that is near.
-    pub(super) fn active(&self) -> Duration {
-        self.sessions.ages().active(Duration::ZERO)
-    }
-
     /// Forgets sessions that can make no difference any more. Returns whether the pool cannot be told from a new one,
     /// so that it may be dropped.
     pub fn is_forgettable(&mut self, now: Moment) -> bool {
@@ -74,8 +69,7 @@ impl Pool {
     /// Forgets own sessions with nothing live that no longer ask: all they lose is the credit of a late report.
     pub fn forget_spare(&mut self, now: Moment) {
         self.advance(now);
-        let active = self.sessions.ages().active(Duration::MAX);
-        self.forget_idle(active, active);
+        self.forget_idle(self.active(), self.active());
     }
 
     /// Whether the session of `holder` is known, or is admitted even when memory is short.
@@ -120,11 +114,10 @@ impl Pool {
     fn review(&mut self, place: Place, spans: Option<(Duration, Duration)>) {
         let active = self.active();
         let mirror = &self.sessions[place];
-        let shares = self.sessions.ages().active(mirror.rtt);
         let silent = mirror.end.max(mirror.answered);
         let forgotten = match spans {
             None => self.now,
-            Some((blank, _)) if mirror.is_blank() => mirror.end.max(mirror.answered + blank.max(shares)),
+            Some((blank, _)) if mirror.is_blank() => mirror.end.max(mirror.answered + blank),
             Some((_, memory)) => silent + memory,
         };
         let forgotten = mirror.calls.next_expiry().map_or(forgotten, |expires| expires.max(forgotten));

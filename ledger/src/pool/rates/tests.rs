@@ -187,9 +187,7 @@ impl World {
     /// Returns up to three moments before `next` after which a session no longer counts, or loses its place in the row.
     fn edges(&self, next: Moment) -> Vec<Moment> {
         let pool = self.flowing();
-        let edges = |session: &Session| {
-            [session.answered + pool.sessions.ages().active(session.rtt), session.turn.expected]
-        };
+        let edges = |session: &Session| [session.answered + pool.active(), session.turn.expected];
         let mut edges: Vec<_> = pool.sessions.values().flat_map(edges).collect();
         edges.retain(|edge| (self.now..next).contains(edge));
         edges.sort_unstable();

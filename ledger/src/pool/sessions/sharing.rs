@@ -14,11 +14,7 @@ impl Sessions {
         if orders.sharers.is_none() {
             let mut sharers = Sharers::new(speed, now);
             for (place, session) in self.by_place.iter() {
-                sharers.count(
-                    place,
-                    session,
-                    orders.reading_of(place, self.reading).ages.active(session.rtt),
-                );
+                sharers.count(place, session, orders.reading_of(place, self.reading).ages.active());
             }
             orders.sharers = Some(Box::new(sharers));
         }
