@@ -8,24 +8,18 @@ use crate::FileError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::sleep;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::sleep;
 
 /// Longest token, in bytes.
 const TOKEN_MAX: usize = 8_192;
 
-/// How long an allocator may not know a token that was just read.
-const NEW: Duration = Duration::from_millis(500);
+/// Refusals of one request that are doubted, and of one text that was read from a file.
+const DOUBTS: u32 = 4;
 
-/// For how long refusals of one request are doubted. A client leaves for another allocator after twice that time.
-const DOUBTED_MAX: Duration = Duration::from_millis(120);
-
-/// Pause before a new token is shown again.
+/// Longest pause before a text is shown again, or a file without one is read again: a shell that writes to it empties it
+/// first.
 const PAUSE: Duration = Duration::from_millis(40);
-
-/// Pause before a file without a token is read again: a shell that writes to it empties it first.
-const WRITES: Duration = Duration::from_millis(10);
 
 /// A token to show to an allocator. Clones share one reading of the source.
 #[derive(Clone)]
@@ -39,8 +33,8 @@ struct Inner {
 /// A text as it was read.
 struct Read {
     text: String,
-    /// When it was read from a file.
-    at: Option<Instant>,
+    /// Refusals that are still to be doubted: an allocator may not know what was just read.
+    doubts: u32,
 }
 
 /// What to show after a refusal.
@@ -48,8 +42,10 @@ struct Read {
 enum Next {
     /// Another text.
     Other(String),
-    /// The same one, which was just read.
+    /// The same one, which may be new to the allocator.
     Same,
+    /// What the source has once it was written.
+    Unwritten,
     Nothing,
 }
 
@@ -57,8 +53,8 @@ enum Next {
 pub struct Showing {
     token: Token,
     text: String,
-    /// Until when refusals are doubted.
-    doubted_until: Instant,
+    doubts: u32,
+    pause: Duration,
 }
 
 #[derive(Debug)]
@@ -85,7 +81,7 @@ impl Token {
     }
 
     fn of(source: Source, read: Option<String>) -> Self {
-        let read = read.map(|text| Read { text, at: None });
+        let read = read.map(|text| Read { text, doubts: 0 });
         Token(Arc::new(Inner { source, read: Mutex::new(read) }))
     }
 
@@ -111,31 +107,29 @@ impl Token {
     /// # Errors
     /// As [`Token::shown`].
     pub fn show(&self, patience: Duration) -> Result<Showing, FileError> {
-        let doubted_until = Instant::now() + (patience / 2).min(DOUBTED_MAX);
-        Ok(Showing { token: self.clone(), text: self.shown()?, doubted_until })
+        let pause = PAUSE.min(patience / (2 * DOUBTS));
+        Ok(Showing { token: self.clone(), text: self.shown()?, doubts: DOUBTS, pause })
     }
 
-    /// Returns what to show after `refused` was refused. Blocks on the disk, and until `until` on a file that is being
-    /// written.
-    fn after(&self, refused: &str, until: Instant) -> Next {
+    /// Returns what to show after `refused` was refused. Blocks on the disk.
+    fn after(&self, refused: &str) -> Next {
         // Another request may have read it meanwhile.
         if let Some(read) = self.read().as_ref().filter(|read| read.text != refused) {
             return Next::Other(read.text.clone());
         }
-        let text = loop {
-            match self.0.source.read() {
-                Ok(text) => break text,
-                Err(_) if self.0.source.is_file() && Instant::now() < until => sleep(WRITES),
-                Err(_) => return Next::Nothing,
-            }
+        let text = match self.0.source.read() {
+            Ok(text) => text,
+            Err(_) if self.0.source.is_file() => return Next::Unwritten,
+            Err(_) => return Next::Nothing,
         };
         let mut read = self.read();
-        match &*read {
+        match read.as_mut() {
             Some(read) if read.text != refused => Next::Other(read.text.clone()),
-            Some(read) if text == refused => match read.at.is_some_and(|at| at.elapsed() < NEW) {
-                true => Next::Same,
-                false => Next::Nothing,
-            },
+            Some(Read { doubts: 0, .. }) if text == refused => Next::Nothing,
+            Some(read) if text == refused => {
+                read.doubts -= 1;
+                Next::Same
+            }
             Some(_) | None => {
                 *read = Some(self.0.source.just_read(&text));
                 Next::Other(text)
@@ -159,17 +153,24 @@ impl Showing {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub async fn goes_on(&mut self) -> bool {
-        let (token, refused, until) = (self.token.clone(), self.text.clone(), self.doubted_until);
-        if Instant::now() >= until {
-            return false;
+        while self.doubts > 0 {
+            self.doubts -= 1;
+            let (token, refused) = (self.token.clone(), self.text.clone());
+            let next = tokio::task::spawn_blocking(move || token.after(&refused)).await;
+            match next.unwrap_or(Next::Nothing) {
+                Next::Other(text) => {
+                    self.text = text;
+                    return true;
+                }
+                Next::Same => {
+                    sleep(self.pause).await;
+                    return true;
+                }
+                Next::Unwritten => sleep(self.pause).await,
+                Next::Nothing => return false,
+            }
         }
-        let next = tokio::task::spawn_blocking(move || token.after(&refused, until)).await;
-        match next.unwrap_or(Next::Nothing) {
-            Next::Other(text) => self.text = text,
-            Next::Same if Instant::now() + PAUSE <= until => tokio::time::sleep(PAUSE).await,
-            Next::Same | Next::Nothing => return false,
-        }
-        true
+        false
     }
 }
 
@@ -180,7 +181,7 @@ impl Source {
 
     /// Returns `text`, which was just read.
     fn just_read(&self, text: &str) -> Read {
-        Read { text: text.to_owned(), at: self.is_file().then(Instant::now) }
+        Read { text: text.to_owned(), doubts: if self.is_file() { DOUBTS } else { 0 } }
     }
 
     fn read(&self) -> Result<String, FileError> {
@@ -230,10 +231,6 @@ mod tests {
         Next::Other(text.to_owned())
     }
 
-    fn after(token: &Token, refused: &str) -> Next {
-        token.after(refused, Instant::now() + DOUBTED_MAX)
-    }
-
     #[test]
     fn a_token_is_read_again_once_it_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -244,29 +241,29 @@ mod tests {
         assert_eq!(token.shown().as_deref(), Ok("first"));
         std::fs::write(&file, "second\n").expect("written");
         assert_eq!(token.shown().as_deref(), Ok("first"), "it was not refused");
-        assert_eq!(after(&token.clone(), "first"), other("second"));
-        assert_eq!(after(&token, "first"), other("second"), "another request has read it");
+        assert_eq!(token.clone().after("first"), other("second"));
+        assert_eq!(token.after("first"), other("second"), "another request has read it");
         assert_eq!(token.shown().as_deref(), Ok("second"));
         std::fs::write(&file, "").expect("written");
-        assert_eq!(after(&token, "second"), Next::Nothing, "a file that stays half written");
+        assert_eq!(token.after("second"), Next::Unwritten);
     }
 
     /// The bug: a file that was just being written had no token, so the refusal of the one before was final.
-    #[test]
-    fn a_file_that_is_being_written_is_read_once_more() {
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_being_written_is_read_once_more() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("token");
-        let token = Token::file(&file);
         std::fs::write(&file, "first").expect("written");
-        assert_eq!(token.shown().as_deref(), Ok("first"));
+        let mut showing = Token::file(&file).show(Duration::from_secs(1)).expect("it is there");
         std::fs::write(&file, "").expect("written");
-        let until = Instant::now() + Duration::from_mins(1);
-        std::thread::scope(|scope| {
-            let reader = scope.spawn(|| token.after("first", until));
-            sleep(WRITES);
+        let writes = async {
+            sleep(PAUSE / 2).await;
             std::fs::write(&file, "second").expect("written");
-            assert_eq!(reader.join().expect("it reads"), other("second"));
-        });
+        };
+        let (goes_on, ()) = tokio::join!(showing.goes_on(), writes);
+        assert_eq!((goes_on, showing.text()), (true, "second"));
+        std::fs::write(&file, "").expect("written");
+        assert!(!showing.goes_on().await, "a file that stays half written");
     }
 
     /// The bug: a client that read a new token before its allocator did was turned away.
@@ -276,20 +273,23 @@ mod tests {
         let file = folder.path().join("token");
         let token = Token::file(&file);
         std::fs::write(&file, "first").expect("written");
-        let mut showing = token.show(Duration::from_secs(1)).expect("it is there");
+        let patience = Duration::from_millis(80);
+        let mut showing = token.show(patience).expect("it is there");
         std::fs::write(&file, "second").expect("written");
-        for (shown, pauses) in [("second", 0), ("second", 1), ("second", 2)] {
-            let began = Instant::now();
-            assert!(showing.goes_on().await);
-            assert_eq!(showing.text(), shown);
-            assert!(began.elapsed() >= PAUSE * u32::from(pauses > 0), "refusal {pauses}");
-        }
-        tokio::time::sleep(PAUSE).await;
-        assert!(!showing.goes_on().await, "it is no token");
-        let mut hasty = token.show(PAUSE).expect("it was read");
-        assert!(!hasty.goes_on().await, "there is no time for another answer");
-        tokio::time::sleep(NEW).await;
-        assert!(!token.show(Duration::from_secs(1)).expect("it was read").goes_on().await, "it was known");
+        let refused = async {
+            for _ in 0..DOUBTS {
+                assert!(showing.goes_on().await);
+                assert_eq!(showing.text(), "second");
+            }
+            assert!(!showing.goes_on().await, "it is no token");
+        };
+        // An answer to the last one comes in time.
+        tokio::time::timeout(patience / 2, refused).await.expect("it is believed in time");
+        assert!(
+            token.show(patience).expect("it was read").goes_on().await,
+            "another request has a doubt left"
+        );
+        assert!(!token.show(patience).expect("it was read").goes_on().await, "it is known by now");
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
             let error = Token::new(text).shown().expect_err(text).to_string();
             assert!(error.len() < 100, "{error}");
         }
-        assert_eq!(after(&Token::new("abc"), "abc"), Next::Nothing);
+        assert_eq!(Token::new("abc").after("abc"), Next::Nothing);
         let showing = format!("{:?}", Token::new("very secret").show(PAUSE));
         assert!(!showing.contains("very"), "{showing}");
     }
