@@ -105,10 +105,12 @@ impl Pool {
         (most.saturating_sub(held), held > most && held_for > self.term * HELD_TERMS)
     }
 
-    /// Ends all waits that sessions were told before: an operator has changed what they were told of.
+    /// Ends all waits that sessions were told before: an operator has changed what they were told of. An answer of this
+    /// very moment was given before: the pool's time stands still while requests arrive in another order than they were
+    /// dated.
     pub(super) fn end_waits(&mut self) {
         if !self.sessions.is_empty() {
-            self.excess_demand.waits_ended = self.now;
+            self.excess_demand.waits_ended = self.now + Duration::from_nanos(1);
         }
     }
 

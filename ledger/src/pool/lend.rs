@@ -192,6 +192,8 @@ impl Pool {
             true => self.share_in_flight(place, asker, supply.left),
             false => (sizing::grant(asker, others, supply), None),
         };
+        let is_one = is_spent && permits == 1 && matches!(state, State::Draining { .. });
+        let permits = if is_one && self.leaves_one(place, ask) { 0 } else { permits };
         let (may_hold, ends_lease) = match is_spent && state != State::Abundant {
             true => self.may_hold(place, ask, asker.claim, others, supply),
             false => (u64::MAX, false),

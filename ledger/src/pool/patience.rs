@@ -6,6 +6,7 @@
 //! This only makes a grant smaller, or lets a lease end.
 
 use super::Pool;
+use super::claims::poll;
 use super::family::Place;
 use super::greed::Farthest;
 use super::large::LargeCall;
@@ -84,7 +85,7 @@ impl Pool {
     /// that leases does not: permits for its callers are on their way from above. Nor does a root, which is put away
     /// after each exchange.
     pub(super) fn note_patience(&mut self, place: Place, ask: &Ask, permits: u64) {
-        if ask.waiting == 0 || self.term > TERM_MAX || self.plan.is_root || self.plan.is_borrowed {
+        if ask.waiting == 0 || self.plan.is_root || self.plan.is_borrowed {
             return;
         }
         let now = self.now;
@@ -101,6 +102,19 @@ impl Pool {
 
     /// Whether `place` leaves permits that it would hold in advance to callers that wait now.
     pub(super) fn yields(&self, place: Place) -> bool {
+        self.term <= TERM_MAX && self.is_patient(place)
+    }
+
+    /// Whether `place` leaves a single permit that it would hold in advance to callers that wait now, because it was lent
+    /// something less than a poll ago: a draining pool has a permit for each ask, however soon it comes. Leases may be
+    /// long, as a call of this session waits for a poll at most.
+    pub(super) fn leaves_one(&self, place: Place, ask: &Ask) -> bool {
+        let is_served = self.now.since(self.sessions[place].lent) < poll(self.term);
+        ask.waiting == 0 && is_served && self.is_patient(place)
+    }
+
+    /// Whether calls of `place` waited lately, and callers that it does not go before wait now.
+    fn is_patient(&self, place: Place) -> bool {
         let (session, shortage) = (&self.sessions[place], self.excess_demand.shortage);
         let waits = session.waited > 0 && second(self.now).saturating_sub(session.waited) <= PATIENT_FOR;
         waits && self.now < shortage.until && session.share.priority <= shortage.priority

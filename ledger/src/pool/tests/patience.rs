@@ -76,3 +76,23 @@ fn what_may_come_is_provided_for_again_when_no_call_waits() {
     let later = grant(pool.renew(millis(500), B, 2, ahead(0)));
     assert_eq!(later.permits, 1);
 }
+
+/// The bug: leases of long windows left nothing to callers that wait. The session that was served first asked again
+/// before the other one asked at all, and held for six seconds what the other one waited for.
+#[test]
+fn a_session_that_was_just_served_leaves_the_last_permit_to_a_call_that_waits() {
+    let mut pool = Pool::new(plan(vec![fixed(10, 366 * 24 * 3_600 * SECOND)]), millis(0));
+    let mut spent = 0;
+    for seq in 1..=30 {
+        spent += grant(pool.renew(millis(0), A, seq, ask(spent, 0, 10 - spent))).permits;
+    }
+    for (holder, spent) in [(A, 10), (B, 0)] {
+        assert_eq!(grant(pool.renew(millis(10), holder, 31, ask(spent, 0, 1))).permits, 0);
+    }
+    assert!(pool.top_up(2, millis(1_000)));
+    let busy = |spent, waiting| Ask { want: 5, demand_milli: 2_000, ..ask(spent, 0, waiting) };
+    assert_eq!(grant(pool.renew(millis(1_001), A, 32, busy(10, 1))).permits, 1);
+    let told = grant(pool.renew(millis(1_080), A, 33, busy(11, 0)));
+    assert_eq!((told.permits, told.ask_after), (0, SECOND / 2));
+    assert_eq!(grant(pool.renew(millis(1_100), B, 32, ask(0, 0, 1))).permits, 1);
+}
