@@ -1,10 +1,11 @@
 //! Lending from a pool: sizes a grant against what is left and what others need, charges it to every rule, dates the
-//! lease that holds it, and says when the session asks next. That is at once if it can report a spend that a full
-//! bucket waits for, as a window begins that has permits for it, or after a poll.
+//! lease that holds it, and says when the session asks next.
+
+mod next_ask;
 
 use super::Pool;
 use super::borrow::Borrower;
-use super::claims::{POLL_MIN, of_all, poll};
+use super::claims::{of_all, poll};
 use super::family::{self, Above, Place};
 use super::large::ForCall;
 use super::loan::Loan;
@@ -13,7 +14,7 @@ use crate::rule::{Draw, Pace};
 use crate::sizing::{self, Asker, Scarcity, Sized, State, Supply};
 use lessor_protocol::lease::{millis_up, whole_millis};
 use lessor_protocol::sizing::lasts;
-use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate, TERM_MAX};
+use lessor_protocol::{Ask, Grant, InFlight, Moment, Rate};
 use std::time::Duration;
 
 /// Part of a term, a sixteenth, for which a session holds permits if it wants more than its average share of a sliding window,
@@ -22,9 +23,6 @@ const GREEDY_PART: u32 = 16;
 
 /// Lower bound of the time by [`GREEDY_PART`]: on a short window the round trip costs more than the hoarding.
 const GREEDY_MIN: Duration = Duration::from_millis(60);
-
-/// Wait of a node that could not be back before the next window begins. Zero would say that permits are not scarce.
-const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// The grant that one pool would make if it were alone.
 pub(super) struct Offer {
@@ -192,8 +190,6 @@ impl Pool {
             true => self.share_in_flight(place, asker, supply.left),
             false => (sizing::grant(asker, others, supply), None),
         };
-        let is_one = is_spent && permits == 1 && matches!(state, State::Draining { .. });
-        let permits = if is_one && self.leaves_one(place, ask) { 0 } else { permits };
         let (may_hold, ends_lease) = match is_spent && state != State::Abundant {
             true => self.may_hold(place, ask, asker.claim, others, supply),
             false => (u64::MAX, false),
@@ -207,7 +203,15 @@ impl Pool {
         // Permits on their way from the allocator above arrive before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
-        let wait = if is_spent && others.count() > 0 { self.told_wait(place, ended) } else { None };
+        let is_last = permits == 1
+            && owed == 0
+            && supply.left <= others.count()
+            && matches!(state, State::Draining { .. });
+        let leaves = || if is_last { self.leaves_last(place, ask) } else { None };
+        let wait = match is_spent && others.count() > 0 {
+            true => self.told_wait(place, ended).or_else(leaves),
+            false => None,
+        };
         let lacks = ask.largest.saturating_sub(ask.held);
         // Nearly all calls take one permit, or no more than is lent anyway.
         let (permits, call) = match (wait, is_spent && lacks > permits.max(1)) {
@@ -374,73 +378,6 @@ impl Pool {
     /// rule. Its node would spend new permits until that end.
     fn outlives(&self, place: Place) -> bool {
         self.lease_end_ahead().is_some_and(|end| self.sessions[place].end > end)
-    }
-
-    /// Returns how long to wait until the next ask, and until there is a permit, if fewer `permits` are lent than wanted.
-    fn next_ask(&self, place: Place, ask: &Ask, permits: u64, offer: &Offer) -> (Duration, Option<Duration>) {
-        if let Some(wait) = offer.wait {
-            return (wait, Some(wait));
-        }
-        let scarce = match offer.state {
-            State::Scarce => permits < ask.want,
-            State::Abundant | State::Draining { .. } => permits == 0 && ask.want > 0,
-        };
-        if !scarce {
-            return (Duration::ZERO, None);
-        }
-        let (ask_after, retry_after) = self.next_chance(place, offer.pace);
-        // A bucket full of permits there and lent mints nothing until a session reports a spend.
-        let reports = permits > 0 && ask.waiting > 0;
-        let Some(full_at) = self.ledgers.full_at().filter(|_| reports) else {
-            return (ask_after, retry_after);
-        };
-        // A node may report any round trip.
-        let rtt = self.sessions[place].rtt.min(self.sessions[place].term);
-        let report_after = full_at.since(self.now).saturating_sub(rtt);
-        (ask_after.min(report_after.max(AT_ONCE)), retry_after)
-    }
-
-    /// Returns how long to wait until the next ask, and until there is a permit, for a session that got less than it wanted.
-    fn next_chance(&self, place: Place, pace: Option<Pace>) -> (Duration, Option<Duration>) {
-        let term = self.sessions[place].term;
-        let paced = pace.map_or(Duration::ZERO, |pace| self.pacer.wait(pace));
-        let ready = self.lends_at(place);
-        // Permits on their way from the allocator above arrive soon.
-        let poll = if self.is_being_lent() { POLL_MIN } else { poll(term) };
-        let retry_after = ready.map(|ready| ready.since(self.now).max(paced).max(poll));
-        // Others may give permits back sooner, so no session waits longer than a term to look. For a root it is a poll
-        // longer, so that no allocator swaps the root just before there is something.
-        let soon = (term.max(poll) + poll * u32::from(self.plan.is_root)).min(TERM_MAX);
-        let ask_after = retry_after.filter(|wait| *wait <= soon).unwrap_or(term.max(poll));
-        (self.in_time(place, ready, ask_after), retry_after)
-    }
-
-    /// Returns `wait`, or a wait that brings the next ask of `place` here just as a window begins that has permits for it. `ready`
-    /// is when there are permits for `place`. The wait counts from the arrival of this answer, and the ask takes its way too.
-    fn in_time(&self, place: Place, ready: Option<Moment>, wait: Duration) -> Duration {
-        let (Some(begins), Some(ready)) = (self.lease_end(), ready) else { return wait };
-        let (left, rtt) = (begins.since(self.now), self.sessions[place].rtt);
-        // There may be a permit before, or at least time to ask again.
-        let is_sooner = wait + if ready < begins { rtt } else { 2 * rtt } < left;
-        // No session is told to wait for longer than any lease lasts.
-        let just_then = left.saturating_sub(rtt).clamp(AT_ONCE, TERM_MAX);
-        if is_sooner || ready > begins { wait } else { just_then }
-    }
-
-    /// Returns when there will be a permit for `place`. Permits withheld because of the vendor come back by themselves.
-    fn lends_at(&self, place: Place) -> Option<Moment> {
-        let (kept, withheld) = (self.kept_back(place) + 1, self.withheld());
-        let ready = self.ready_at(kept)?;
-        if withheld == 0 {
-            return Some(ready);
-        }
-        let beside = self.ready_at(kept.saturating_add(withheld)).unwrap_or(Moment::NEVER);
-        Some(ready.max(beside.min(self.withheld_until())))
-    }
-
-    /// Returns when every rule can lend `permits`, if nothing is lent or given back meanwhile; `None` if never.
-    fn ready_at(&self, permits: u64) -> Option<Moment> {
-        self.ledgers.ready_at(self.now, permits, || self.sessions.leases())
     }
 }
 

@@ -8,8 +8,9 @@
 use super::Pool;
 use super::claims::poll;
 use super::family::Place;
-use super::greed::Farthest;
+use super::greed::{Farthest, RTT_MAX};
 use super::large::LargeCall;
+use super::lend::millis_above;
 use super::rare::Usual;
 use crate::pacing::Excess;
 use crate::packed::Carrier;
@@ -19,8 +20,8 @@ use std::time::Duration;
 /// Seconds after one of its calls waited for which a session counts as one whose calls wait.
 const PATIENT_FOR: u32 = 5;
 
-/// Longest term at which sessions leave permits to waiting callers. With longer leases, a call that finds nothing in
-/// hand waits longer than its caller may.
+/// Longest term at which sessions hold nothing in advance while callers wait. With longer leases, a call that finds nothing
+/// in hand waits longer than its caller may.
 const TERM_MAX: Duration = Duration::from_millis(200);
 
 /// A shortage: callers wait that were not lent all that they wait for.
@@ -58,9 +59,12 @@ impl Usual for ExcessDemand {
 }
 
 impl ExcessDemand {
-    /// Returns the same for a pool at rest: no session keeps to a wait any more, and no call waits.
-    pub(super) fn at_rest(&self) -> Self {
-        ExcessDemand { waits_ended: Moment::ORIGIN, large: None, unclaimed: 0, ..self.clone() }
+    /// Returns the same for a pool that rests at `now`: no session keeps to a wait any more, and no call waits.
+    pub(super) fn at_rest(&self, now: Moment) -> Self {
+        let usual = Self::USUAL;
+        let shortage = if self.shortage.until > now { self.shortage } else { usual.shortage };
+        let farthest = if self.farthest.until > now { self.farthest } else { usual.farthest };
+        ExcessDemand { excess: self.excess, shortage, farthest, ..usual.clone() }
     }
 
     /// Carries every field of a pool at rest.
@@ -92,11 +96,14 @@ impl Pool {
         self.sessions.note(place, |session| session.waited = second(now));
         if permits < ask.waiting {
             let session = &self.sessions[place];
-            let (own, until) = (session.share.priority, now + 2 * session.term + session.rtt);
-            let is_over = self.excess_demand.shortage.until <= now;
-            let priority = if is_over { own } else { self.excess_demand.shortage.priority.max(own) };
-            let until = self.excess_demand.shortage.until.max(until);
-            self.excess_demand.shortage = Shortage { priority, until };
+            let (priority, until) =
+                (session.share.priority, now + 2 * session.term + session.rtt.min(RTT_MAX));
+            let known = self.excess_demand.shortage;
+            // Callers of a lower priority do not make the shortage of higher ones last.
+            if priority >= known.priority || known.until <= now {
+                let until = if priority == known.priority { until.max(known.until) } else { until };
+                self.excess_demand.shortage = Shortage { priority, until };
+            }
         }
     }
 
@@ -105,12 +112,13 @@ impl Pool {
         self.term <= TERM_MAX && self.is_patient(place)
     }
 
-    /// Whether `place` leaves a single permit that it would hold in advance to callers that wait now, because it was lent
-    /// something less than a poll ago: a draining pool has a permit for each ask, however soon it comes. Leases may be
-    /// long, as a call of this session waits for a poll at most.
-    pub(super) fn leaves_one(&self, place: Place, ask: &Ask) -> bool {
-        let is_served = self.now.since(self.sessions[place].lent) < poll(self.term);
-        ask.waiting == 0 && is_served && self.is_patient(place)
+    /// Returns for how long `place` leaves the last permits to callers that wait now, because it wants them in advance:
+    /// until a poll after it was lent something. A draining pool has a permit for each ask, however soon it comes. Leases
+    /// may be long, as a call of this session waits no longer than that.
+    pub(super) fn leaves_last(&self, place: Place, ask: &Ask) -> Option<Duration> {
+        let rest = poll(self.term).saturating_sub(self.now.since(self.sessions[place].lent));
+        let leaves = ask.waiting == 0 && !rest.is_zero() && self.is_patient(place);
+        leaves.then(|| millis_above(rest))
     }
 
     /// Whether calls of `place` waited lately, and callers that it does not go before wait now.

@@ -59,7 +59,7 @@ impl Pool {
         // Both the forecast and the last walk are long out of date.
         (self.forecast, self.walked) = (Forecast::default(), None);
         if !self.excess_demand.is_usual() {
-            self.excess_demand = Rare::of(self.excess_demand.at_rest());
+            self.excess_demand = Rare::of(self.excess_demand.at_rest(self.now));
         }
         let mut carrier = Carrier::to_bytes();
         let is_whole = self.carry(&mut carrier);

@@ -93,6 +93,34 @@ fn a_session_that_was_just_served_leaves_the_last_permit_to_a_call_that_waits() 
     let busy = |spent, waiting| Ask { want: 5, demand_milli: 2_000, ..ask(spent, 0, waiting) };
     assert_eq!(grant(pool.renew(millis(1_001), A, 32, busy(10, 1))).permits, 1);
     let told = grant(pool.renew(millis(1_080), A, 33, busy(11, 0)));
-    assert_eq!((told.permits, told.ask_after), (0, SECOND / 2));
+    assert_eq!((told.permits, told.ask_after), (0, Duration::from_millis(421)));
     assert_eq!(grant(pool.renew(millis(1_100), B, 32, ask(0, 0, 1))).permits, 1);
+}
+
+/// The bug: a shortage lasted for as long as its session said that its round trip is.
+#[test]
+fn a_lie_about_a_distance_makes_no_shortage_last() {
+    let mut pool = all_out(sliding(10, SECOND));
+    let far = Holder { id: SessionId(3), rtt: Duration::from_secs(1 << 40), ..A };
+    assert_eq!(grant(pool.renew(millis(20), far, 1, ask(0, 0, 4))).permits, 0);
+    grant(pool.renew(millis(25), B, 2, ahead(0)));
+    assert!(pool.yields(Place::own(B.id)));
+    // Its leases are the longest, of 2 s, so it counts for two of them and half a second.
+    assert_eq!(grant(pool.renew(millis(4_400), B, 3, ask(0, 0, 1))).permits, 1);
+    grant(pool.renew(millis(4_600), B, 4, ahead(1)));
+    assert!(!pool.yields(Place::own(B.id)));
+}
+
+/// The bug: once callers of a high priority had waited, those of a low one made all sessions of both leave permits.
+#[test]
+fn a_shortage_of_those_that_come_first_is_over_while_others_wait() {
+    let mut pool = all_out(sliding(10, SECOND));
+    let first = Holder { id: SessionId(3), share: Share { priority: 1, ..Share::EVEN }, ..A };
+    assert_eq!(grant(pool.renew(millis(20), first, 1, ask(0, 0, 4))).permits, 0);
+    for (at, seq) in [(60, 2), (100, 3)] {
+        assert_eq!(a_waits(&mut pool, at, seq).permits, 0);
+    }
+    grant(pool.renew(millis(110), first, 2, ahead(0)));
+    grant(pool.renew(millis(110), B, 2, ahead(0)));
+    assert_eq!([first.id, B.id].map(|id| pool.yields(Place::own(id))), [false, true]);
 }
