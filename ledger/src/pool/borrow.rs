@@ -289,7 +289,7 @@ impl Pool {
             self.term = borrower.lends_for(longest);
         }
         self.count_in_flight();
-        self.sessions.go_by_about(self.term, self.ledgers.are_reusable());
+        self.sessions.go_by_about(self.ages_now());
         self.audit();
         GrantOutcome::Believed
     }

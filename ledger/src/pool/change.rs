@@ -54,7 +54,7 @@ impl Pool {
         self.old_rules_until = self.old_rules_until.max(until);
         self.recount_ahead();
         self.term = self.borrower.as_ref().map_or(plan.term(), |borrower| borrower.lends_for(plan.term()));
-        self.sessions.go_by(self.term, self.ledgers.are_reusable());
+        self.sessions.go_by(self.ages_now());
         self.groups = Groups::of(&plan, &self.ledgers, self.now);
         let before = std::mem::replace(&mut self.plan, plan);
         self.checkpoints.forget();

@@ -8,6 +8,7 @@
 //! an identity gains nothing by making up sessions. This only makes a grant smaller: no promise depends on it.
 
 use super::Pool;
+use super::ages::{Age, Ages};
 use super::family::Place;
 use super::forecast::draw;
 use super::rare::Rare;
@@ -18,7 +19,7 @@ use crate::rule::{Draw, Pace, THOUSAND_SECONDS};
 use crate::share::{self, Owner, Share};
 use crate::sizing::{self, Asker, Claim, MILLION, Peers, Supply};
 use lessor_protocol::moment::nanos;
-use lessor_protocol::sizing::{PERMIT, mean, need};
+use lessor_protocol::sizing::{PERMIT, need};
 use lessor_protocol::{Ask, Moment};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -26,23 +27,12 @@ use std::time::Duration;
 /// Permits that a session may want beyond what demand and queue explain: a first lease, and a spare permit.
 const UNEXPLAINED: u64 = 8;
 
-/// Number of polls for which a session's permits should last when permits are scarce.
-const BARE_POLLS: u32 = 8;
-
 /// Asks of a node in a term when permits are scarce. More polls find permits sooner, fewer cost less. All nodes ask
 /// equally often, so that shares do not depend on the number of asks.
 const POLLS_PER_TERM: u32 = 4;
 
 /// Shortest time between two asks when permits are scarce.
 pub(super) const POLL_MIN: Duration = Duration::from_millis(10);
-
-/// Number of polls, plus a round trip, for which permits owed to a session are kept after its ask. By then the session
-/// has asked again, has enough, or is gone. A longer time would leave nothing to lend to other sessions.
-pub(super) const KEPT_POLLS: u32 = 6;
-
-/// Number of terms for which a session shares after its last ask. A session that holds or wants permits asks at least
-/// once a term.
-const ACTIVE_TERMS: u32 = 3;
 
 /// Longest pause in which excess demand still counts as going on: demand is an average over at most a second.
 const EXCESS_PAUSE: Duration = Duration::from_secs(2);
@@ -53,81 +43,6 @@ const LOOKED_AT: usize = 3;
 /// Longest time for which permits of new sessions that never report count, where no other identity is known. Sessions that
 /// are made up would leave too little to others that come now, and processes that die keep nothing from the next ones.
 const ALONE_FOR: Duration = Duration::from_secs(10);
-
-/// How a session's claim shrinks with the time since its last ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ages {
-    /// Length of a lease that nothing clips.
-    pub(super) term: Duration,
-}
-
-/// How long ago a session asked, as far as its claim depends on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Age {
-    /// The session asks now: it is sized by that ask and is not one of the others.
-    Asking,
-    /// The session shares, and permits owed to it are kept.
-    #[default]
-    Fresh,
-    /// The session shares, and nothing is kept for it.
-    Silent,
-    /// The session no longer shares.
-    Gone,
-}
-
-impl Ages {
-    /// Returns how long after its last ask a session shares.
-    pub(super) fn active(&self) -> Duration {
-        self.term * ACTIVE_TERMS
-    }
-
-    /// Returns how long permits owed to a session are kept, not counting its round trip.
-    fn kept(&self) -> Duration {
-        KEPT_POLLS * poll(self.term)
-    }
-
-    /// Returns the next age of `session`, and when it begins; `None` if the age stays as it is.
-    pub(super) fn next(&self, session: &Session) -> Option<(Moment, Age)> {
-        let after = |span: Duration| session.answered + span + Duration::from_nanos(1);
-        let kept = self.kept() + session.rtt;
-        match session.age {
-            Age::Fresh if kept < self.active() => Some((after(kept), Age::Silent)),
-            Age::Fresh | Age::Silent => Some((after(self.active()), Age::Gone)),
-            Age::Asking | Age::Gone => None,
-        }
-    }
-
-    /// Returns the claim of `session` while another one asks, if it has any.
-    pub(super) fn claim(&self, session: &Session) -> Option<Claim> {
-        if !session.shares() {
-            return None;
-        }
-        let claim = self.claim_to(session.demand_milli, session.waiting);
-        // The session has spent since its last ask: on average half of what it spends in a poll.
-        let holds = match session.outstanding {
-            0 => 0,
-            out => out.saturating_sub(need(session.demand_milli, poll(self.term) / 2)),
-        };
-        let bare = if session.age == Age::Fresh { claim.bare } else { 0 };
-        Some(Claim { share: *session.share, holds, bare, ..claim }).filter(|claim| claim.need > 0)
-    }
-
-    /// Returns the claim of `session` where permits are spent again when their calls end: all that it wants in hand and in use.
-    pub(super) fn wanted(&self, session: &Session) -> Option<Claim> {
-        (session.shares() && session.wanted > 0).then(|| of_all(*session.share, session.wanted))
-    }
-
-    /// Returns the claim of a session that holds nothing and has this demand and queue.
-    pub(super) fn claim_to(&self, demand_milli: u64, queue: u64) -> Claim {
-        Claim {
-            mean: mean(demand_milli, self.term).saturating_add(u128::from(queue) * PERMIT),
-            need: need(demand_milli, self.term).saturating_add(queue),
-            bare: need(demand_milli, BARE_POLLS * poll(self.term)).saturating_add(queue),
-            share: Share::EVEN,
-            holds: 0,
-        }
-    }
-}
 
 /// Returns the time between two asks of a session that found too little, where leases last for `term`.
 pub(super) fn poll(term: Duration) -> Duration {
@@ -259,9 +174,14 @@ fn carry_all(takings: &mut BTreeMap<Owner, Taking>, carrier: &mut Carrier<'_>) {
 }
 
 impl Pool {
-    /// Returns how long after its last ask a session shares.
+    /// Returns how long after its last ask a session shares that is near.
     pub(super) fn active(&self) -> Duration {
-        self.sessions.ages().active()
+        self.sessions.ages().active(Duration::ZERO)
+    }
+
+    /// Returns how claims age by the rules and the term that are in force.
+    pub(super) fn ages_now(&self) -> Ages {
+        Ages { term: self.term, source: self.ledgers.source() }
     }
 
     /// Builds the [`Asker`] for `ask` of the session at `place`.

@@ -7,7 +7,8 @@
 //! session asks. It shares what it has among all sessions below it, and its books say what its children lent. A child burns
 //! a lease at the same instant as all its mirrors.
 
-use super::claims::{Age, KEPT_POLLS, poll};
+use super::ages::{Age, KEPT_POLLS};
+use super::claims::poll;
 use super::greed::RTT_MAX;
 use super::session::Session;
 use super::session::Settlement;

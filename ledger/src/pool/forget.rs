@@ -114,10 +114,11 @@ impl Pool {
     fn review(&mut self, place: Place, spans: Option<(Duration, Duration)>) {
         let active = self.active();
         let mirror = &self.sessions[place];
+        let shares = self.sessions.ages().active(mirror.rtt);
         let silent = mirror.end.max(mirror.answered);
         let forgotten = match spans {
             None => self.now,
-            Some((blank, _)) if mirror.is_blank() => mirror.end.max(mirror.answered + blank),
+            Some((blank, _)) if mirror.is_blank() => mirror.end.max(mirror.answered + blank.max(shares)),
             Some((_, memory)) => silent + memory,
         };
         let forgotten = mirror.calls.next_expiry().map_or(forgotten, |expires| expires.max(forgotten));

@@ -7,7 +7,8 @@
 //! lend all of itself, and the call.
 
 use super::Pool;
-use super::claims::{KEPT_POLLS, poll};
+use super::ages::KEPT_POLLS;
+use super::claims::poll;
 use super::family::Place;
 use super::greed::RTT_MAX;
 use crate::pacing::credit_max;

@@ -2,6 +2,7 @@
 //! [`Ledgers`]; it knows nothing of sessions, and never lends what one of its rules cannot.
 
 use super::Plan;
+use super::ages::FAR;
 use super::loan::Loan;
 use crate::carry_over::carried;
 use crate::pacing::LOW_WATER_PERCENT;
@@ -16,6 +17,17 @@ use lessor_protocol::sizing::PERMIT;
 use lessor_protocol::{ClockBounds, Moment};
 use std::cmp::Reverse;
 use std::time::Duration;
+
+/// Where the permits of a pool come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Some of them leave a window, come from the allocator above, or are soon lost in a full bucket.
+    Windows,
+    /// Token buckets only, which hold all that comes back in [`FAR`].
+    Buckets,
+    /// Calls that end: permits are spent again.
+    EndedCalls,
+}
 
 /// The ledgers of a pool, one for each rule.
 #[derive(Clone, Debug)]
@@ -152,6 +164,17 @@ impl Ledgers {
     /// Returns the longest time that a call may take, if a rule counts calls in flight. Each such rule bounds all calls.
     pub(super) fn longest(&self) -> Option<Duration> {
         self.calls().filter_map(|calls| calls.longest()).min()
+    }
+
+    /// Returns where permits come from.
+    pub(super) fn source(&self) -> Source {
+        let keeps = |bucket: &BucketLedger| bucket.keeps(FAR);
+        let buckets = || self.rules.iter().all(|ledger| ledger.bucket().is_some_and(keeps));
+        match self.loan() {
+            _ if self.are_reusable() => Source::EndedCalls,
+            None if buckets() => Source::Buckets,
+            None | Some(_) => Source::Windows,
+        }
     }
 
     /// Whether a permit can be spent again when its call ends: all rules cap calls in flight, and nothing else.

@@ -9,6 +9,7 @@
 //! `sessions` keeps the sums that lending needs.
 
 mod agenda;
+mod ages;
 mod books;
 mod borrow;
 mod calls;
@@ -66,6 +67,7 @@ pub use snapshot::Snapshot;
 use crate::Rule;
 use crate::pacing::Pacer;
 use crate::rule::Flow;
+use ages::Ages;
 use borrow::Borrower;
 use checkpoint::Checkpoints;
 use claims::Takings;
@@ -132,9 +134,9 @@ impl Pool {
             groups: Groups::of(&plan, &ledgers, now),
             takings: Takings::default(),
             longest: ledgers.longest(),
-            sessions: match plan.is_borrowed {
-                true => Sessions::new(term, ledgers.are_reusable()).with_distances(),
-                false => Sessions::new(term, ledgers.are_reusable()),
+            sessions: match (Sessions::new(Ages { term, source: ledgers.source() }), plan.is_borrowed) {
+                (sessions, true) => sessions.with_distances(),
+                (sessions, false) => sessions,
             },
             ledgers,
             flow: plan

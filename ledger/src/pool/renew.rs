@@ -2,8 +2,8 @@
 //! above, a grant is sized and charged, and the answer is remembered. An exchange that only reports, and a goodbye,
 //! take parts of that path.
 
+use super::ages::Age;
 use super::calls::SessionCalls;
-use super::claims::Age;
 use super::family::{Above, Place, claims_nothing};
 use super::session::{Session, Settlement, Told};
 use super::{AskError, Goodbye, Holder, Pool, SessionId};

@@ -8,8 +8,8 @@ mod told;
 pub use holdings::Holding;
 pub(super) use told::Told;
 
+use super::ages::Age;
 use super::calls::SessionCalls;
-use super::claims::Age;
 use super::rare::{MaybeMoment, Rare};
 use super::rates::Turn;
 use crate::share::{Owner, Share};

@@ -12,7 +12,7 @@ mod resting;
 mod sharing;
 
 use super::agenda::Agenda;
-use super::claims::{Age, Ages};
+use super::ages::{Age, Ages};
 use super::family::Place;
 use super::rare::{MaybeMoment, Rare};
 use super::session::Session;
@@ -73,14 +73,13 @@ impl SessionsByOwner {
 static NO_CLAIMS: Claims<Place> = Claims::new();
 
 impl Sessions {
-    /// Creates an empty set for a pool whose leases last for `term` where nothing clips them. `are_reusable` says
-    /// whether permits are spent again when their calls end.
-    pub(super) fn new(term: Duration, are_reusable: bool) -> Self {
+    /// Creates an empty set for a pool in which claims age by `ages`.
+    pub(super) fn new(ages: Ages) -> Self {
         Sessions {
             by_place: Places::default(),
             orders: None,
             owners: SessionsByOwner::default(),
-            reading: Reading { ages: Ages { term }, are_reusable, has_distances: false },
+            reading: Reading { term: ages.term, source: ages.source, has_distances: false },
         }
     }
 
@@ -106,8 +105,8 @@ impl Sessions {
     }
 
     /// Returns how long after its last ask a session still claims something.
-    pub(super) fn ages(&self) -> &Ages {
-        &self.reading.ages
+    pub(super) fn ages(&self) -> Ages {
+        self.reading.ages()
     }
 
     /// Returns the claims of sessions that share, without a session that asks.

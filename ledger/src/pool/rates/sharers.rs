@@ -7,7 +7,7 @@ use super::identities::{Identities, Identity};
 use super::tally::Tally;
 use super::waiting::{Waiter, Waiting};
 use crate::pool::agenda::Agenda;
-use crate::pool::claims::Age;
+use crate::pool::ages::Age;
 use crate::pool::family::Place;
 use crate::pool::session::Session;
 use crate::rule::{Part, SHARES, Speed};

@@ -7,7 +7,7 @@ use super::*;
 use crate::CarryOver;
 use crate::Rule;
 use crate::fixtures::{SECOND, flow, sliding};
-use crate::pool::claims::Age;
+use crate::pool::ages::Age;
 use crate::pool::{Above, Goodbye, Holder, Plan, SessionId};
 use crate::share::{Owner, Share, Sharing};
 use lessor_protocol::{Answer, Refusal, RefusalReason};
@@ -187,7 +187,8 @@ impl World {
     /// Returns up to three moments before `next` after which a session no longer counts, or loses its place in the row.
     fn edges(&self, next: Moment) -> Vec<Moment> {
         let pool = self.flowing();
-        let edges = |session: &Session| [session.answered + pool.active(), session.turn.expected];
+        let active = |session: &Session| pool.sessions.ages().active(session.rtt);
+        let edges = |session: &Session| [session.answered + active(session), session.turn.expected];
         let mut edges: Vec<_> = pool.sessions.values().flat_map(edges).collect();
         edges.retain(|edge| (self.now..next).contains(edge));
         edges.sort_unstable();

@@ -32,9 +32,9 @@ impl Pool {
     /// Returns the holdings of all sessions that hold something or have asked lately, sessions of pools below included.
     pub fn holdings(&mut self, now: Moment) -> impl Iterator<Item = Holding> {
         self.advance(now);
-        let (now, active) = (self.now, self.active());
+        let (now, ages) = (self.now, self.sessions.ages());
         self.sessions.iter().filter_map(move |(place, session)| {
-            let is_active = session.answered + active > now;
+            let is_active = session.answered + ages.active(session.rtt) > now;
             (is_active || session.is_live()).then(|| Holding {
                 session: place.session(),
                 outstanding: session.outstanding,

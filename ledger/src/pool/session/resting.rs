@@ -2,7 +2,7 @@
 
 use super::{Burn, Said, Session, SessionCalls, Told};
 use crate::packed::Carrier;
-use crate::pool::claims::Age;
+use crate::pool::ages::Age;
 use crate::pool::rates::Turn;
 use crate::share::Share;
 use lessor_protocol::{Answer, Grant, InFlight, Moment, Rate, Refusal, RefusalReason};

@@ -61,7 +61,8 @@ impl Sessions {
         debug_assert!(distances.max().is_none_or(|far| far <= farthest.0), "{orders:?}");
         debug_assert!(farthest.1.is_none_or(|at| place(at) == farthest.0), "{orders:?}");
         debug_assert_eq!(orders.in_flight, entries().map(|(_, entry)| entry.in_flight).sum::<u64>());
-        let sharing = || self.iter().map(|(place, it)| (place, it, self.reading_of(place).ages.active()));
+        let sharing =
+            || self.iter().map(|(place, it)| (place, it, self.reading_of(place).ages().active(it.rtt)));
         orders.sharers.iter().for_each(|sharers| sharers.audit(sharing()));
         if now.as_nanos().is_multiple_of(CLAIMS_AUDITED) {
             orders.claims.audit(entries().filter_map(|(place, entry)| Some((place, entry.claim?))));

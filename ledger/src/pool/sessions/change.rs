@@ -1,12 +1,11 @@
-//! A change of the term of a pool's leases, which changes what each session claims. No exchange waits until all
-//! sessions are read by the new term: whenever the pool lets time pass, a few more are, in the order of their places.
-//! Only how much is lent depends on it.
+//! A change of the term of a pool's leases, or of where its permits come from, which changes what each session claims. No
+//! exchange waits until all sessions are read anew: whenever the pool lets time pass, a few more are, in the order of their
+//! places. Only how much is lent depends on it.
 
 use super::Sessions;
 use super::reading::Reading;
-use crate::pool::claims::{Age, Ages};
+use crate::pool::ages::{Age, Ages};
 use crate::pool::family::Place;
-use std::time::Duration;
 
 /// Part of the term, as a divisor, by which another term may differ and still be about the same.
 const NEAR_PARTS: u32 = 8;
@@ -37,19 +36,19 @@ impl Change {
 }
 
 impl Sessions {
-    /// Sets the term of leases as [`Sessions::go_by`], but keeps the current one if `term` is about the same. A term
+    /// Sets how claims age as [`Sessions::go_by`], but keeps the current term if the new one is about the same. A term
     /// that the allocator above tells changes a little with each exchange.
-    pub(in crate::pool) fn go_by_about(&mut self, term: Duration, are_reusable: bool) {
-        let known = self.reading.ages.term;
-        let is_near = term.abs_diff(known) * NEAR_PARTS <= known;
-        self.go_by(if is_near { known } else { term }, are_reusable);
+    pub(in crate::pool) fn go_by_about(&mut self, ages: Ages) {
+        let known = self.reading.term;
+        let is_near = ages.term.abs_diff(known) * NEAR_PARTS <= known;
+        self.go_by(Ages { term: if is_near { known } else { ages.term }, ..ages });
     }
 
-    /// Sets the term of leases, and whether permits are spent again when their calls end: what each session claims
-    /// changes with it. The first few sessions are read anew at once, and the others by and by. While a change is under
-    /// way the next one waits for its end: each session is read in one of two ways.
-    pub(in crate::pool) fn go_by(&mut self, term: Duration, are_reusable: bool) {
-        let reading = Reading { ages: Ages { term }, are_reusable, ..self.reading };
+    /// Sets how claims age: what each session claims changes with it. The first few sessions are read anew at once, and
+    /// the others by and by. While a change is under way the next one waits for its end: each session is read in one of two
+    /// ways.
+    pub(in crate::pool) fn go_by(&mut self, ages: Ages) {
+        let reading = Reading { term: ages.term, source: ages.source, ..self.reading };
         let before = std::mem::replace(&mut self.reading, reading);
         let Some(orders) = &mut self.orders else {
             for (place, session) in self.by_place.iter_mut().filter(|_| before != reading) {
@@ -63,7 +62,7 @@ impl Sessions {
         }
         // A session is told its part of all permits that are spent again. Beside half of the claims to such permits,
         // its part would be too large.
-        let is_other_use = before.are_reusable != are_reusable;
+        let is_other_use = before.are_reusable() != reading.are_reusable();
         self.reread_some(if is_other_use { usize::MAX } else { READ_AT_ONCE });
     }
 

@@ -118,7 +118,7 @@ impl Orders {
     /// Counts the session at `place` as it stands, where a steady flow is shared.
     pub(super) fn count(&mut self, place: Place, session: &Session, reading: &Reading) {
         if let Some(sharers) = &mut self.sharers {
-            sharers.count(place, session, reading.ages.active());
+            sharers.count(place, session, reading.ages().active(session.rtt));
         }
     }
 }

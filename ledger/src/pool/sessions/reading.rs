@@ -1,8 +1,9 @@
 //! How one session of a pool is read: where it stands in each order of time, what it claims, and what it adds to the sums.
 
 use crate::pool::agenda::Agenda;
-use crate::pool::claims::{Age, Ages};
+use crate::pool::ages::{Age, Ages};
 use crate::pool::family::Place;
+use crate::pool::ledgers::Source;
 use crate::pool::session::Session;
 use crate::sizing::Claim;
 use lessor_protocol::Moment;
@@ -54,14 +55,25 @@ impl Idle {
 /// How sessions are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
-    pub(super) ages: Ages,
-    /// Whether permits are spent again when their calls end.
-    pub(super) are_reusable: bool,
+    /// Length of a lease that nothing clips.
+    pub(super) term: Duration,
+    /// Where the permits come from.
+    pub(super) source: Source,
     /// Whether the round-trip times of sessions count: a lease from above has to outlast exchanges with them.
     pub(super) has_distances: bool,
 }
 
 impl Reading {
+    /// Returns how the claims of sessions age.
+    pub(super) fn ages(&self) -> Ages {
+        Ages { term: self.term, source: self.source }
+    }
+
+    /// Whether permits are spent again when their calls end.
+    pub(super) fn are_reusable(&self) -> bool {
+        self.source == Source::EndedCalls
+    }
+
     /// Returns when the lease of `session` is taken to end.
     pub(super) fn expires(&self, session: &Session) -> Option<Moment> {
         let (is_asking, is_live) = (session.age == Age::Asking, session.is_live());
@@ -121,8 +133,8 @@ impl Reading {
         }
         Entry {
             idle: self.idle(place, session),
-            claim: self.ages.claim(session),
-            wanted: if self.are_reusable { self.ages.wanted(session) } else { None },
+            claim: self.ages().claim(session),
+            wanted: if self.are_reusable() { self.ages().wanted(session) } else { None },
             adds: self.adds(session),
             group: self.group(session),
             distance: self.distance(session),
@@ -146,7 +158,7 @@ impl Reading {
     /// Returns the age that `session` has next, and when. A session that takes and wants nothing is the same at any
     /// age.
     pub(super) fn next_age(&self, session: &Session) -> Option<(Moment, Age)> {
-        self.ages.next(session).filter(|_| takes(session))
+        self.ages().next(session).filter(|_| takes(session))
     }
 }
 

@@ -14,7 +14,8 @@ impl Sessions {
         if orders.sharers.is_none() {
             let mut sharers = Sharers::new(speed, now);
             for (place, session) in self.by_place.iter() {
-                sharers.count(place, session, orders.reading_of(place, self.reading).ages.active());
+                let reading = orders.reading_of(place, self.reading);
+                sharers.count(place, session, reading.ages().active(session.rtt));
             }
             orders.sharers = Some(Box::new(sharers));
         }

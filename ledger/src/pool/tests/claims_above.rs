@@ -1,6 +1,6 @@
 //! Tests of what sessions of a pool below others keep there from the sessions of these.
 
-use super::super::claims::Age;
+use super::super::ages::Age;
 use super::super::family::Place;
 use super::callers::{Caller, Pools, play};
 use super::*;

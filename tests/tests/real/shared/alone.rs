@@ -14,8 +14,7 @@ use scenarios::core_waits::CoreWaits;
 use scenarios::fleet::eventually;
 use std::time::Duration;
 
-/// How long the threads of a test wait for a core: those of its nodes, and of all `processes`, which are two allocators
-/// and their store.
+/// How long the threads of a test wait for a core: those of its nodes, and of all `processes`, among them two allocators.
 pub(super) struct Stalls<P> {
     processes: P,
     waits: CoreWaits,

@@ -256,6 +256,18 @@ fn what_full_limits_want_keeps_nothing_from_others_above() {
     }
 }
 
+/// The bug: a distant session counted for three terms after its ask, and asked again later than that. The one after the
+/// longest gap found no other that shared, and took all that had come back.
+#[test]
+fn nodes_farther_than_three_terms_share_a_bucket_evenly() {
+    let limit = "token_bucket 100/1s capacity 100";
+    let far =
+        Setup { nodes: 4, demand: 300.0, distances: vec![100 * MILLI], patience: 5 * SECOND, ..setup(limit) };
+    let report = clean(Setup { drifting: false, lasts: 200 * SECOND, ..far });
+    println!("{:?} {:?}", report.by_node, report.figures);
+    assert!(report.figures.jain >= 0.95 && report.figures.used_share >= 0.95, "{:?}", report.by_node);
+}
+
 /// Returns the use by `nodes` of one identity, which want all permits, beside adversaries of another identity.
 fn beside_identity(limit: &str, nodes: usize, adversaries: Vec<Lie>) -> f64 {
     let beside = Setup { identities: 1, adversaries, lasts: 30 * SECOND, ..saturated(limit, nodes) };

@@ -45,7 +45,8 @@ pub(super) fn figures(pool: &Pool, place: Place, ask: &Ask) -> Figures {
 /// Whether `session` has or wants a part of the flow.
 pub(super) fn is_in_flow(pool: &Pool, session: &Session) -> bool {
     let wants = session.demand_milli > 0 || session.waiting > 0 || session.turn.waits_since.is_some();
-    session.turn.lent.charged().cap > 0 || (wants && pool.now.since(session.answered) <= pool.active())
+    session.turn.lent.charged().cap > 0
+        || (wants && pool.now.since(session.answered) <= pool.sessions.ages().active(session.rtt))
 }
 
 /// Returns the sessions other than `place` that have or want a part of the flow.

@@ -4,11 +4,13 @@
 use super::super::{Entry, SaturatedTotals};
 use super::*;
 use crate::pool::SessionId;
+use crate::pool::ledgers::Source;
 use crate::pool::session::Session;
 use crate::rule::{Flow, LeakyBucket, Speed};
 use crate::share::{Owner, Share};
 use lessor_protocol::Moment;
 use proptest::prelude::*;
+use std::time::Duration;
 
 const TERM: Duration = Duration::from_millis(200);
 
@@ -26,6 +28,10 @@ fn place(who: u64) -> Place {
     if who.is_multiple_of(3) { Place::below(2, id) } else { Place::own(id) }
 }
 
+fn windows(term: Duration) -> Ages {
+    Ages { term, source: Source::Windows }
+}
+
 fn session(now: Moment) -> Session {
     let mut session = Session::new(Share::EVEN, now);
     (session.demand_milli, session.wanted) = (20_000, 40);
@@ -34,7 +40,7 @@ fn session(now: Moment) -> Session {
 
 /// Makes `count` sessions that asked at the moment `at(0)`.
 fn many(count: u64) -> Sessions {
-    let mut sessions = Sessions::new(TERM, false);
+    let mut sessions = Sessions::new(windows(TERM));
     for who in 0..count {
         sessions.insert(Place::own(SessionId(who)), session(at(0)));
     }
@@ -54,7 +60,7 @@ fn need(term: Duration) -> u128 {
 fn each_look_reads_a_few_by_the_other_term() {
     let mut sessions = many(100);
     let (few, longer) = (READ_AT_ONCE as u128, 2 * TERM);
-    sessions.go_by(longer, false);
+    sessions.go_by(windows(longer));
     for read in [few, 2 * few, 3 * few, 100, 100] {
         sessions.audit(at(0));
         assert_eq!(needs(&sessions), read * need(longer) + (100 - read) * need(TERM));
@@ -67,13 +73,13 @@ fn each_look_reads_a_few_by_the_other_term() {
 fn a_change_waits_for_the_end_of_the_one_before() {
     let mut sessions = many(100);
     let few = READ_AT_ONCE as u128;
-    sessions.go_by(2 * TERM, false);
-    sessions.go_by(4 * TERM, false);
+    sessions.go_by(windows(2 * TERM));
+    sessions.go_by(windows(4 * TERM));
     assert_eq!(needs(&sessions), 2 * few * need(2 * TERM) + (100 - 2 * few) * need(TERM));
     assert_eq!(sessions.ages().term, 4 * TERM);
     // The term goes back, and on again, meanwhile.
-    sessions.go_by(2 * TERM, false);
-    sessions.go_by(4 * TERM, false);
+    sessions.go_by(windows(2 * TERM));
+    sessions.go_by(windows(4 * TERM));
     let looks = (0..9).map_while(|_| (!sessions.are_read()).then(|| sessions.age(at(0)))).count();
     assert_eq!(needs(&sessions), 100 * need(4 * TERM));
     assert!(looks <= 3, "{looks}");
@@ -83,20 +89,20 @@ fn a_change_waits_for_the_end_of_the_one_before() {
 #[test]
 fn where_permits_are_spent_again_all_claims_to_them_are_there_at_once() {
     let mut sessions = many(100);
-    sessions.go_by(2 * TERM, false);
+    sessions.go_by(windows(2 * TERM));
     assert!(!sessions.are_read());
-    sessions.go_by(4 * TERM, true);
+    sessions.go_by(Ages { source: Source::EndedCalls, ..windows(4 * TERM) });
     assert_eq!((needs(&sessions), sessions.wanted().needs()), (100 * need(4 * TERM), 100 * 40));
     sessions.audit(at(0));
-    sessions.go_by(4 * TERM, false);
+    sessions.go_by(windows(4 * TERM));
     assert_eq!((needs(&sessions), sessions.wanted().needs()), (100 * need(4 * TERM), 0));
 }
 
 #[test]
 fn one_that_is_left_alone_is_read_by_the_last_term() {
     let mut sessions = many(100);
-    sessions.go_by(TERM / 2, false);
-    sessions.go_by(TERM / 5, false);
+    sessions.go_by(windows(TERM / 2));
+    sessions.go_by(windows(TERM / 5));
     for who in 0..99 {
         sessions.remove(Place::own(SessionId(who)));
         sessions.audit(at(0));
@@ -111,12 +117,12 @@ fn one_that_is_left_alone_is_read_by_the_last_term() {
 /// A pool at rest is kept without the change: it would not wake as it was.
 #[test]
 fn those_of_which_some_are_read_by_the_term_of_before_do_not_rest() {
-    let mut sessions = Sessions::new(TERM, false);
+    let mut sessions = Sessions::new(windows(TERM));
     for who in 0..40 {
         sessions.insert(place(who), Session::new(Share::EVEN, at(0)));
     }
     assert!(sessions.are_at_rest());
-    sessions.go_by(2 * TERM, false);
+    sessions.go_by(windows(2 * TERM));
     assert!(!sessions.are_at_rest());
     sessions.age(at(0));
     assert!(sessions.are_at_rest());
@@ -139,8 +145,8 @@ enum Act {
     Change {
         tens_of_millis: u64,
     },
-    /// Permits are spent again when their calls end from now on, or not any more.
-    Use(bool),
+    /// Permits come from there from now on.
+    Use(Source),
 }
 
 fn acts() -> impl Strategy<Value = Vec<(u64, u64, Act)>> {
@@ -153,7 +159,7 @@ fn acts() -> impl Strategy<Value = Vec<(u64, u64, Act)>> {
         3 => Just(Act::Burns),
         3 => Just(Act::Goes),
         6 => (1u64..300).prop_map(|tens_of_millis| Act::Change { tens_of_millis }),
-        1 => any::<bool>().prop_map(Act::Use),
+        1 => prop_oneof![Just(Source::Windows), Just(Source::Buckets), Just(Source::EndedCalls)].prop_map(Act::Use),
     ];
     let wait = prop_oneof![4 => Just(0u64), 3 => 0u64..30, 1 => 0u64..300];
     prop::collection::vec((0..PLACES, wait, act), 1..200)
@@ -178,18 +184,17 @@ fn act(sessions: &mut Sessions, now: Moment, place: Place, act: Act) {
         Act::Burns if sessions.contains(place) => _ = sessions.update(place, Session::burn),
         Act::Goes => sessions.remove(place),
         Act::Change { tens_of_millis } => {
-            let is_reusable = sessions.reading.are_reusable;
-            sessions.go_by_about(Duration::from_millis(10 * tens_of_millis), is_reusable);
+            let term = Duration::from_millis(10 * tens_of_millis);
+            sessions.go_by_about(Ages { term, ..sessions.ages() });
         }
-        Act::Use(is_reusable) => sessions.go_by(sessions.ages().term, is_reusable),
+        Act::Use(source) => sessions.go_by(Ages { source, ..sessions.ages() }),
         Act::Burns => {}
     }
 }
 
 /// Returns the same sessions, read by the last term from the beginning.
 fn at_once(sessions: &Sessions, speed: Option<Speed>, now: Moment) -> Sessions {
-    let Reading { ages, are_reusable, has_distances: _ } = sessions.reading;
-    let mut others = Sessions::new(ages.term, are_reusable).with_distances();
+    let mut others = Sessions::new(sessions.ages()).with_distances();
     for (place, session) in sessions.iter() {
         let mut session = session.clone();
         session.age = Age::Fresh;
@@ -221,7 +226,7 @@ proptest! {
     fn all_are_read_in_the_end_as_if_at_once(acts in acts(), has_flow: bool) {
         let flow = LeakyBucket::try_new(10, 100, TERM).expect("valid");
         let speed = has_flow.then(|| Flow::new(&flow, Default::default(), at(0)).speed());
-        let (mut sessions, mut now) = (Sessions::new(TERM, false).with_distances(), 0);
+        let (mut sessions, mut now) = (Sessions::new(windows(TERM)).with_distances(), 0);
         for who in 0..PLACES / 2 {
             sessions.insert(place(2 * who), session(at(0)));
         }
