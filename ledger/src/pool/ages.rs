@@ -22,7 +22,7 @@ pub(super) const KEPT_POLLS: u32 = 6;
 const ACTIVE_TERMS: u32 = 3;
 
 /// Longest round trip by which a session of a bucket shares for longer: between continents. A session may say any round
-/// trip, and leaves its share idle if it asks seldom.
+/// trip. If it asks seldom, its share lies idle.
 pub(super) const FAR: Duration = Duration::from_millis(200);
 
 /// How a session's claim shrinks with the time since its last ask.
@@ -50,7 +50,7 @@ pub(super) enum Age {
 
 impl Ages {
     /// Returns how long after its last ask a session shares that is `rtt` away. While a pool drains it asks again within a
-    /// round trip and a term. What it leaves idle until then is lost to a window, and is still in a bucket.
+    /// round trip and a term. A bucket still has what it leaves idle until then. A window has lost it.
     pub(super) fn active(&self, rtt: Duration) -> Duration {
         let near = self.term * ACTIVE_TERMS;
         if self.source == Source::Buckets { near.max(rtt.min(FAR) + self.term) } else { near }

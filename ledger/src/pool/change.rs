@@ -54,9 +54,9 @@ impl Pool {
         self.old_rules_until = self.old_rules_until.max(until);
         self.recount_ahead();
         self.term = self.borrower.as_ref().map_or(plan.term(), |borrower| borrower.lends_for(plan.term()));
-        self.sessions.go_by(self.ages_now());
         self.groups = Groups::of(&plan, &self.ledgers, self.now);
         let before = std::mem::replace(&mut self.plan, plan);
+        self.sessions.go_by(self.ages_now());
         self.checkpoints.forget();
         self.count_safe_shares_by_others(&before);
         (self.pacer, self.excess_demand) = (Rare::default(), Rare::default());

@@ -181,7 +181,7 @@ impl Pool {
 
     /// Returns how claims age by the rules and the term that are in force.
     pub(super) fn ages_now(&self) -> Ages {
-        Ages { term: self.term, source: self.ledgers.source() }
+        Ages { term: self.term, source: self.ledgers.source(&self.plan.rules) }
     }
 
     /// Builds the [`Asker`] for `ask` of the session at `place`.

@@ -1,6 +1,7 @@
 //! Forgetting sessions, mirrors and whole pools that make no difference any more. Sweeps do this, and so does an ask
 //! that comes to a full pool. A forgotten session has nothing live; at most it loses the credit of a late report.
 
+use super::ages::FAR;
 use super::family::Place;
 use super::session::Session;
 use super::{Holder, Pool};
@@ -69,7 +70,8 @@ impl Pool {
     /// Forgets own sessions with nothing live that no longer ask: all they lose is the credit of a late report.
     pub fn forget_spare(&mut self, now: Moment) {
         self.advance(now);
-        self.forget_idle(self.active(), self.active());
+        let shares = self.sessions.ages().active(FAR);
+        self.forget_idle(shares, shares);
     }
 
     /// Whether the session of `holder` is known, or is admitted even when memory is short.

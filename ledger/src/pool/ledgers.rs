@@ -23,7 +23,7 @@ use std::time::Duration;
 pub(super) enum Source {
     /// Some of them leave a window, come from the allocator above, or are soon lost in a full bucket.
     Windows,
-    /// Token buckets only, which hold all that comes back in [`FAR`].
+    /// Token buckets only, none of which fills in [`FAR`].
     Buckets,
     /// Calls that end: permits are spent again.
     EndedCalls,
@@ -166,13 +166,12 @@ impl Ledgers {
         self.calls().filter_map(|calls| calls.longest()).min()
     }
 
-    /// Returns where permits come from.
-    pub(super) fn source(&self) -> Source {
-        let keeps = |bucket: &BucketLedger| bucket.keeps(FAR);
-        let buckets = || self.rules.iter().all(|ledger| ledger.bucket().is_some_and(keeps));
+    /// Returns where permits come from. `rules` are those of the pool.
+    pub(super) fn source(&self, rules: &[Rule]) -> Source {
+        let keeps = |rule: &Rule| matches!(rule, Rule::TokenBucket(bucket) if bucket.keeps(FAR));
         match self.loan() {
             _ if self.are_reusable() => Source::EndedCalls,
-            None if buckets() => Source::Buckets,
+            None if rules.iter().all(keeps) => Source::Buckets,
             None | Some(_) => Source::Windows,
         }
     }

@@ -203,15 +203,14 @@ impl Pool {
         // Permits on their way from the allocator above arrive before an operator has looked.
         let is_ample = self.ledgers.loan().is_some_and(Loan::is_ample);
         let is_nothing = permits == 0 && asker.want > 0 && !is_ample;
-        let is_last = permits == 1
+        let is_last = is_spent
+            && permits == 1
             && owed == 0
-            && supply.left <= others.count()
+            && supply.left <= others.count().max(1)
             && matches!(state, State::Draining { .. });
         let leaves = || if is_last { self.leaves_last(place, ask) } else { None };
-        let wait = match is_spent && others.count() > 0 {
-            true => self.told_wait(place, ended).or_else(leaves),
-            false => None,
-        };
+        let told = if is_spent && others.count() > 0 { self.told_wait(place, ended) } else { None };
+        let wait = told.or_else(leaves);
         let lacks = ask.largest.saturating_sub(ask.held);
         // Nearly all calls take one permit, or no more than is lent anyway.
         let (permits, call) = match (wait, is_spent && lacks > permits.max(1)) {

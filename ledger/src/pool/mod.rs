@@ -127,6 +127,7 @@ impl Pool {
         let borrower = plan.is_borrowed.then(|| Box::new(Borrower::new()));
         let term = plan.term();
         let term = borrower.as_ref().map_or(term, |borrower| borrower.lends_for(term));
+        let ages = Ages { term, source: ledgers.source(&plan.rules) };
         Pool {
             number: family::number(),
             term,
@@ -134,7 +135,7 @@ impl Pool {
             groups: Groups::of(&plan, &ledgers, now),
             takings: Takings::default(),
             longest: ledgers.longest(),
-            sessions: match (Sessions::new(Ages { term, source: ledgers.source() }), plan.is_borrowed) {
+            sessions: match (Sessions::new(ages), plan.is_borrowed) {
                 (sessions, true) => sessions.with_distances(),
                 (sessions, false) => sessions,
             },

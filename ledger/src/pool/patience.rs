@@ -59,7 +59,7 @@ impl Usual for ExcessDemand {
 }
 
 impl ExcessDemand {
-    /// Returns the same for a pool that rests at `now`: no session keeps to a wait any more, and no call waits.
+    /// Returns the same for a pool that rests at `now`: no session keeps to a wait any more, and no large call gathers.
     pub(super) fn at_rest(&self, now: Moment) -> Self {
         let usual = Self::USUAL;
         let shortage = if self.shortage.until > now { self.shortage } else { usual.shortage };
@@ -112,12 +112,14 @@ impl Pool {
         self.term <= TERM_MAX && self.is_patient(place)
     }
 
-    /// Returns for how long `place` leaves the last permits to callers that wait now, because it wants them in advance:
-    /// until a poll after it was lent something. A draining pool has a permit for each ask, however soon it comes. Leases
-    /// may be long, as a call of this session waits no longer than that.
+    /// Returns for how long `place`, which wants permits in advance, leaves one of the last to callers that wait now: until
+    /// a poll after it was lent something. A draining pool has a permit for each ask, however soon it comes. Leases may be
+    /// long, as this pool makes no call of the session wait for longer than that.
     pub(super) fn leaves_last(&self, place: Place, ask: &Ask) -> Option<Duration> {
         let rest = poll(self.term).saturating_sub(self.now.since(self.sessions[place].lent));
-        let leaves = ask.waiting == 0 && !rest.is_zero() && self.is_patient(place);
+        // A session that was never lent anything waits without a claim.
+        let is_alone = self.sessions.len() == 1;
+        let leaves = ask.waiting == 0 && !rest.is_zero() && !is_alone && self.is_patient(place);
         leaves.then(|| millis_above(rest))
     }
 

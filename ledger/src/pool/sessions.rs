@@ -104,7 +104,7 @@ impl Sessions {
         orders.farthest.0
     }
 
-    /// Returns how long after its last ask a session still claims something.
+    /// Returns how claims age.
     pub(super) fn ages(&self) -> Ages {
         self.reading.ages()
     }

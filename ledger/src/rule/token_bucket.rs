@@ -426,11 +426,6 @@ impl BucketLedger {
         if room == 0 { Some(self.now) } else { self.refill.minted_at(self.now, room) }
     }
 
-    /// Whether an empty bucket still has room for permits after a refill of `span`.
-    pub fn keeps(&self, span: Duration) -> bool {
-        self.refill.sustained(span, u64::MAX) < self.capacity
-    }
-
     /// Returns the instant that no lease from a root may outlive, because no allocator is sure on which side of it the
     /// time is: the next refill at intervals.
     ///

@@ -10,7 +10,7 @@ use crate::pool::family::Place;
 /// Part of the term, as a divisor, by which another term may differ and still be about the same.
 const NEAR_PARTS: u32 = 8;
 
-/// Sessions that are read anew at once. More would make an ask slower, fewer would have sessions claim by the old term
+/// Sessions that are read anew at once. More would make an ask slower, fewer would have sessions claim as before
 /// for longer. All of 10,000 are read anew within 313 asks, and each of them asks at least once a term.
 pub(super) const READ_AT_ONCE: usize = 32;
 
@@ -88,7 +88,7 @@ impl Sessions {
             };
             change.done = Some(place);
             let readings = (change.before, change.after);
-            // The next `Sessions::age` finds its age by the new term.
+            // The next `Sessions::age` finds its age anew.
             self.reread(place, readings, |session| session.age = Age::Fresh);
         }
     }

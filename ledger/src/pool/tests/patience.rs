@@ -1,6 +1,7 @@
 //! Calls that wait go before calls that may come.
 
 use super::*;
+use crate::share::Owner;
 
 /// Ten permits a second, all of which are out: nine were spent, and `B` holds one for its next call.
 fn all_out(rule: Rule) -> Pool {
@@ -78,23 +79,27 @@ fn what_may_come_is_provided_for_again_when_no_call_waits() {
 }
 
 /// The bug: leases of long windows left nothing to callers that wait. The session that was served first asked again
-/// before the other one asked at all, and held for six seconds what the other one waited for.
+/// before the other one asked at all, and held for six seconds what the other one waited for. A session of an identity
+/// that was never lent anything claims nothing, and waits all the same.
 #[test]
 fn a_session_that_was_just_served_leaves_the_last_permit_to_a_call_that_waits() {
-    let mut pool = Pool::new(plan(vec![fixed(10, 366 * 24 * 3_600 * SECOND)]), millis(0));
-    let mut spent = 0;
-    for seq in 1..=30 {
-        spent += grant(pool.renew(millis(0), A, seq, ask(spent, 0, 10 - spent))).permits;
+    let newcomer = Holder { share: Share { owner: Owner(7), ..Share::EVEN }, ..B };
+    for other in [B, newcomer] {
+        let mut pool = Pool::new(plan(vec![fixed(10, 366 * 24 * 3_600 * SECOND)]), millis(0));
+        let mut spent = 0;
+        for seq in 1..=30 {
+            spent += grant(pool.renew(millis(0), A, seq, ask(spent, 0, 10 - spent))).permits;
+        }
+        for (holder, spent) in [(A, 10), (other, 0)] {
+            assert_eq!(grant(pool.renew(millis(10), holder, 31, ask(spent, 0, 1))).permits, 0);
+        }
+        assert!(pool.top_up(2, millis(1_000)));
+        let busy = |spent, waiting| Ask { want: 5, demand_milli: 2_000, ..ask(spent, 0, waiting) };
+        assert_eq!(grant(pool.renew(millis(1_001), A, 32, busy(10, 1))).permits, 1);
+        let told = grant(pool.renew(millis(1_080), A, 33, busy(11, 0)));
+        assert_eq!((told.permits, told.ask_after), (0, Duration::from_millis(421)));
+        assert_eq!(grant(pool.renew(millis(1_100), other, 32, ask(0, 0, 1))).permits, 1);
     }
-    for (holder, spent) in [(A, 10), (B, 0)] {
-        assert_eq!(grant(pool.renew(millis(10), holder, 31, ask(spent, 0, 1))).permits, 0);
-    }
-    assert!(pool.top_up(2, millis(1_000)));
-    let busy = |spent, waiting| Ask { want: 5, demand_milli: 2_000, ..ask(spent, 0, waiting) };
-    assert_eq!(grant(pool.renew(millis(1_001), A, 32, busy(10, 1))).permits, 1);
-    let told = grant(pool.renew(millis(1_080), A, 33, busy(11, 0)));
-    assert_eq!((told.permits, told.ask_after), (0, Duration::from_millis(421)));
-    assert_eq!(grant(pool.renew(millis(1_100), B, 32, ask(0, 0, 1))).permits, 1);
 }
 
 /// The bug: a shortage lasted for as long as its session said that its round trip is.
@@ -111,7 +116,7 @@ fn a_lie_about_a_distance_makes_no_shortage_last() {
     assert!(!pool.yields(Place::own(B.id)));
 }
 
-/// The bug: once callers of a high priority had waited, those of a low one made all sessions of both leave permits.
+/// The bug: once callers of a high priority had waited, callers of a low one made all sessions of both leave permits.
 #[test]
 fn a_shortage_of_those_that_come_first_is_over_while_others_wait() {
     let mut pool = all_out(sliding(10, SECOND));

@@ -1,6 +1,8 @@
 //! How a bucket refills: evenly, or at intervals.
 
+use super::TokenBucket;
 use crate::rule::RuleError;
+use std::time::Duration;
 
 /// When a bucket gains its permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,5 +39,17 @@ impl RefillStyle {
                 Err(RuleError { field: "refill_style", problem })
             }
         }
+    }
+}
+
+impl TokenBucket {
+    /// Whether a bucket that is empty still has room for permits after any time as long as `span`, once it is warm.
+    pub fn keeps(&self, span: Duration) -> bool {
+        let (refill, span, per) = (u128::from(self.refill), span.as_nanos(), self.per.as_nanos());
+        let most = match self.style {
+            RefillStyle::Greedy => refill * span / per,
+            RefillStyle::Interval => refill * span.div_ceil(per),
+        };
+        most < u128::from(self.capacity)
     }
 }

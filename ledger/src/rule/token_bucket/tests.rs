@@ -294,3 +294,17 @@ fn one_that_began_late_goes_on_so() {
         assert_eq!(again.ready_at(1, &mut std::iter::empty()), Some(millis(ready)), "{gap:?}");
     }
 }
+
+#[test]
+fn a_bucket_keeps_what_comes_back_unless_it_fills_meanwhile() {
+    let keeps = |capacity, refill, per_ms, style| {
+        let bucket = TokenBucket::try_new(capacity, refill, Duration::from_millis(per_ms), 0).expect("valid");
+        bucket.with_refill_style(style).expect("valid").keeps(Duration::from_millis(200))
+    };
+    let (greedy, interval) = (RefillStyle::Greedy, RefillStyle::Interval);
+    assert!(keeps(100, 100, 1_000, greedy) && keeps(21, 100, 1_000, greedy) && keeps(1, 0, 1_000, greedy));
+    assert!(!keeps(20, 100, 1_000, greedy) && !keeps(5, 100, 1_000, greedy));
+    // An interval may end at any time.
+    assert!(keeps(101, 100, 1_000, interval) && keeps(21, 10, 100, interval));
+    assert!(!keeps(100, 100, 1_000, interval) && !keeps(20, 10, 100, interval));
+}

@@ -256,8 +256,8 @@ fn what_full_limits_want_keeps_nothing_from_others_above() {
     }
 }
 
-/// The bug: a distant session counted for three terms after its ask, and asked again later than that. The one after the
-/// longest gap found no other that shared, and took all that had come back.
+/// The bug: a distant session counted for three terms after its ask, and asked again later than that. The session after
+/// the longest gap found no other that shared. It took all that had come back.
 #[test]
 fn nodes_farther_than_three_terms_share_a_bucket_evenly() {
     let limit = "token_bucket 100/1s capacity 100";
