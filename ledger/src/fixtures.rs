@@ -15,11 +15,6 @@ pub(crate) fn millis(millis: u64) -> Moment {
     Moment::from_nanos(1_000_000_000_000 + millis * 1_000_000)
 }
 
-/// As [`millis`], a little later. An audit of the sessions of a pool is made at one such moment in sixteen.
-pub(crate) fn audited_seldom(at: u64) -> Moment {
-    millis(at) + Duration::from_nanos(at)
-}
-
 pub(crate) fn sliding(limit: u64, per: Duration) -> Rule {
     Rule::SlidingWindow(SlidingWindow::try_new(limit, per, Duration::ZERO).expect("valid"))
 }

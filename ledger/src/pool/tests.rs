@@ -1,9 +1,7 @@
 //! What a pool answers to one ask after another, worked out by hand.
 
 use super::*;
-use crate::fixtures::{
-    SECOND, at_intervals, audited_seldom, bucket, first_use, fixed, flow, log, millis, sliding,
-};
+use crate::fixtures::{SECOND, at_intervals, bucket, first_use, fixed, flow, log, millis, sliding};
 use crate::rule::{FixedWindow, TokenBucket, Windows};
 use crate::share::{Share, Sharing};
 use lessor_protocol::{Answer, Ask, ClockBounds, Grant, PERMITS_MAX, Refusal, RefusalReason};

@@ -6,10 +6,9 @@ use crate::pool::agenda::Agenda;
 use lessor_protocol::Moment;
 
 /// In debug builds one instant in this many is audited; in unit tests each one, up to [`MANY`] sessions. Moments of tests
-/// that are worked out by hand are multiples of it. A test that makes many thousands of exchanges has other moments
-/// (`fixtures::audited_seldom`).
+/// that are worked out by hand are multiples of it.
 const AUDITED: u64 = 16;
-const MANY: usize = 8;
+const MANY: usize = 16;
 
 /// Claims are made anew for their audit, so it is made at one instant in this many.
 const CLAIMS_AUDITED: u64 = 4;

@@ -75,9 +75,9 @@ impl Caller {
         let answer = match self.is_below {
             true => {
                 let mut above = [Above { pool: &mut pools.above, share: self.share }];
-                pools.below.renew_below(&mut above, audited_seldom(at), holder, seq, asked)
+                pools.below.renew_below(&mut above, millis(at), holder, seq, asked)
             }
-            false => pools.above.renew(audited_seldom(at), holder, seq, asked),
+            false => pools.above.renew(millis(at), holder, seq, asked),
         };
         let lent = grant(answer);
         self.held = lent.kept + lent.permits;

@@ -81,7 +81,7 @@ impl Taker {
             None => RateClaim::None,
         };
         let wants = Ask { want: 5, demand_milli: 100_000, largest: 1, waiting: 1, rate, ..Ask::default() };
-        let told = grant(pool.renew(audited_seldom(now), self.holder, self.seq, wants));
+        let told = grant(pool.renew(millis(now), self.holder, self.seq, wants));
         let wait = |span: Duration| u64::try_from(span.as_millis()).expect("short").max(1);
         self.asks = now + wait(told.ask_after);
         if let Rate::Lent { lease, .. } = told.rate {
@@ -159,7 +159,7 @@ fn beside_hoarders(hoarders: u64) -> u64 {
             hoarder.seq += 1;
             let wants = Ask { want: 5, demand_milli: 100_000, largest: 1, waiting: 1, ..Ask::default() };
             let ask = Ask { rate: *rate, held: *held, ..wants };
-            let told = grant(pool.renew(audited_seldom(now), hoarder.holder, hoarder.seq, ask));
+            let told = grant(pool.renew(millis(now), hoarder.holder, hoarder.seq, ask));
             if let Rate::Lent { lease, .. } = told.rate {
                 *rate = RateClaim::Holds(lease);
             }

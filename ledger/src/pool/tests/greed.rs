@@ -254,7 +254,7 @@ fn lent_to_many_near(rule: Rule, share: Share, rtt: Duration, every: u64) -> [u6
             let holder = if id == 9 { Holder { rtt, share, ..near } } else { near };
             let every = if id == 9 { every } else { 10 };
             if at % every == id {
-                *lent += grant(pool.renew(audited_seldom(at), holder, at + 1, greedy(*lent, 0))).permits;
+                *lent += grant(pool.renew(millis(at), holder, at + 1, greedy(*lent, 0))).permits;
             }
         }
     }

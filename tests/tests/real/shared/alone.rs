@@ -14,24 +14,19 @@ use scenarios::core_waits::CoreWaits;
 use scenarios::fleet::eventually;
 use std::time::Duration;
 
-/// How long the threads of a test wait for a core: those of its nodes, and of all `processes`, among them two allocators.
-pub(super) struct Stalls<P> {
-    processes: P,
+/// How long the threads of a test wait for a core: those of its nodes, two allocators, and their store.
+pub(super) struct Stalls<'a> {
+    store: &'a Store,
     waits: CoreWaits,
 }
 
-impl<P: Fn() -> Vec<u32>> Stalls<P> {
-    pub(super) fn begin(processes: P) -> Self {
-        let waits = CoreWaits::begin(&processes());
-        Stalls { processes, waits }
-    }
-
+impl Stalls<'_> {
     /// Returns the permits that must have been used of `a_second` a second within `span`, which has ended: `percent` of
     /// what there is in the time without waits. Two allocators work side by side, each for half of the permits, so each
     /// is held up by half of all waits.
     pub(super) fn least_used(&self, percent: u64, a_second: u64, span: Duration) -> u64 {
         // Threads wait beside each other, so their sum may be more than there is.
-        let waited = (self.waits.until_now(&(self.processes)()) / 2).min(span / 2);
+        let waited = (self.waits.until_now(&self.store.processes()) / 2).min(span / 2);
         let goes_on = u64::try_from(span.saturating_sub(waited).as_millis()).expect("a short time");
         println!("within {span:?} each allocator waited {waited:?} for a core");
         a_second * goes_on * percent / 100 / 1_000
@@ -40,11 +35,12 @@ impl<P: Fn() -> Vec<u32>> Stalls<P> {
 
 impl Store {
     /// Begins to count how long a test of this store waits for a core.
-    pub(super) fn stalls(&self) -> Stalls<impl Fn() -> Vec<u32>> {
-        Stalls::begin(|| {
-            let servers = [&self.server].into_iter().chain(&self.others);
-            servers.flat_map(|server| server.processes()).collect()
-        })
+    pub(super) fn stalls(&self) -> Stalls<'_> {
+        Stalls { store: self, waits: CoreWaits::begin(&self.processes()) }
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        [&self.server].into_iter().chain(&self.others).flat_map(|server| server.processes()).collect()
     }
 }
 
