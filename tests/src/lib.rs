@@ -5,7 +5,7 @@
 //! - whole processes: [`process`] (the real binary, its addresses and signals), [`faults`] (its disk and its clock),
 //!   [`shim`] (the library that makes those faults);
 //! - the real transport: [`proxy`] (a bad network on loopback), [`vendor`] (counts admissions);
-//! - callers: [`fleet`] (a server for one test);
+//! - callers: [`fleet`] (a server for one test), [`subscribers`] (to what is logged on one thread);
 //! - stores that several allocators share: [`servers`] (one server), [`cluster`] and [`etcd`] (several servers that are
 //!   one store), [`wire`] (the connection to a store);
 //! - [`core_waits`]: how busy the machine was with other programs.
@@ -22,5 +22,6 @@ pub mod process;
 pub mod proxy;
 pub mod servers;
 pub mod shim;
+pub mod subscribers;
 pub mod vendor;
 pub mod wire;

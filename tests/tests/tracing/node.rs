@@ -4,6 +4,7 @@ use lessor_protocol::trace::TARGET;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use scenarios::subscribers;
 use std::sync::{Arc, Mutex};
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::filter::filter_fn;
@@ -28,6 +29,7 @@ impl SpanExporter for Keeper {
 
 impl Kept {
     pub(crate) fn here() -> Kept {
+        subscribers::ask_all();
         let ended = Arc::default();
         let provider = SdkTracerProvider::builder().with_simple_exporter(Keeper(Arc::clone(&ended))).build();
         let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("app"));
