@@ -62,8 +62,12 @@ fn until(what: &str, mut found: impl FnMut() -> bool) {
     }
 }
 
-/// Sends SIGTERM. Returns the exit code, and how long the process took to end.
-fn ended(running: Running) -> (Option<i32>, Duration) {
+/// How long an allocator takes to end at most, with what a busy machine takes to notice it. It hangs for less than five seconds, and
+/// then ends itself with code 1.
+const IN_TIME: Duration = Duration::from_secs(7);
+
+/// Sends SIGTERM and returns the exit code, which comes in time.
+fn ended(running: Running) -> Option<i32> {
     let asked = CLOCK.now();
     running.signal(Signal::TERM);
     let killer = running.id();
@@ -75,10 +79,11 @@ fn ended(running: Running) -> (Option<i32>, Duration) {
     });
     let status = running.wait();
     drop(guard);
-    (status.code(), CLOCK.now().since(asked))
+    let (code, took) = (status.code(), CLOCK.now().since(asked));
+    println!("it ended with {code:?} after {took:?}");
+    assert!(took < IN_TIME, "{code:?} after {took:?}");
+    code
 }
-
-const IN_TIME: Duration = Duration::from_secs(5);
 
 /// The bug: at most 128 connections could wait to be accepted, and the others tried again after a second. The process
 /// is stopped here, so the system alone lets them in.
@@ -110,9 +115,7 @@ fn a_pipe_in_place_of_the_configuration_is_refused_and_holds_up_nothing() {
     until("the log says what is wrong", || log(&file).contains("no regular file"));
     let address = url.trim_start_matches("http://");
     assert!(TcpStream::connect(address).is_ok(), "the allocator goes on");
-    let (code, took) = ended(running);
-    println!("it ended with {code:?} after {took:?}");
-    assert!(code == Some(0) && took < IN_TIME, "{code:?} after {took:?}");
+    assert_eq!(ended(running), Some(0));
 }
 
 /// A bad file in place of the configuration is refused at the start and while the allocator serves. The earlier
@@ -147,7 +150,7 @@ fn what_is_no_configuration_is_refused_and_the_next_one_is_taken_over() {
         std::fs::write(&good, CONFIG.replace("limit = 100", "limit = 200")).expect("a writable file");
         std::fs::rename(&good, &file).expect("the file can be renamed");
         until("the configuration is taken over", || log(&file).contains("the configuration was read again"));
-        assert_eq!(ended(running).0, Some(0));
+        assert_eq!(ended(running), Some(0));
     };
     std::thread::scope(|scope| {
         for (said, place) in places {
@@ -179,9 +182,9 @@ fn a_log_that_is_not_read_does_not_hold_up_the_end() {
     }
     println!("it stands still after {answered} answers");
     assert!(answered < 20_000, "the allocator was never held up: the test proves nothing");
-    let (code, took) = ended(running);
-    println!("it ended with {code:?} after {took:?}");
-    assert!(took < IN_TIME, "{code:?} after {took:?}");
+    // It may have to end itself.
+    let code = ended(running);
+    assert!(matches!(code, Some(0 | 1)), "{code:?}");
 }
 
 /// The bug: `check` accepted such a configuration, and `serve` ended with code 2.
@@ -258,11 +261,12 @@ fn a_file_that_is_being_written_is_not_taken_over() {
     let more = CONFIG.replace("\"vendor\"", "\"other\"");
     let (_folder, file) = folder(&format!("{CONFIG}{more}"));
     let (running, _url) = started(&file, "info");
-    // The file is written in two parts, again and again, with a pause in between that is long enough for one look at
-    // it.
-    for _ in 0..3 {
-        std::fs::write(&file, CONFIG).expect("a writable file");
-        pause(1_050);
+    // The allocator looks once a second. The file is written in two parts, again and again, with a pause in between that is too
+    // short for two looks. A round takes two thirds of a second more than a look, so some of the pauses have a look in them. No
+    // two of them look the same.
+    for round in 0..4 {
+        std::fs::write(&file, format!("{CONFIG}# {round}\n")).expect("a writable file");
+        pause(600);
         std::fs::write(&file, format!("{CONFIG}{more}")).expect("a writable file");
         pause(1_050);
     }
@@ -272,7 +276,7 @@ fn a_file_that_is_being_written_is_not_taken_over() {
     std::fs::write(&file, CONFIG).expect("a writable file");
     running.signal(Signal::HUP);
     until("the configuration is taken over", || log(&file).contains("removed=1: \"other\""));
-    assert_eq!(ended(running).0, Some(0));
+    assert_eq!(ended(running), Some(0));
 }
 
 /// The bug: a file that was cut off, and looked the same twice, took seven limits of nine away. Now no limit goes
@@ -319,7 +323,7 @@ fn a_file_that_lost_limits_takes_none_away_until_sighup() {
     assert!(warnings[0].as_str().is_some_and(|said| said.contains("lacks \"vendor-4\"")), "{warnings}");
     running.signal(Signal::HUP);
     until("an operator asked", || names() == (2, serde_json::json!([])));
-    assert_eq!(ended(running).0, Some(0));
+    assert_eq!(ended(running), Some(0));
 }
 
 /// The bug: the default place of the store was filled in only at the start, so the first reload always reported a
@@ -334,7 +338,7 @@ fn a_reload_does_not_say_that_the_server_has_changed_where_it_has_not() {
     assert!(!log(&file).contains("need a restart"), "{}", log(&file));
     std::fs::write(&file, format!("[server]\nconnections_max = 7\n{CONFIG}")).expect("a writable file");
     until("the log asks for a restart", || log(&file).contains("need a restart"));
-    assert_eq!(ended(running).0, Some(0));
+    assert_eq!(ended(running), Some(0));
 }
 
 /// The bug: other users could read the books, and a link in place of a file led a process with more rights to any other
@@ -347,7 +351,7 @@ fn the_files_of_the_store_are_for_its_user_alone_and_no_links() {
         [&store, &seal]
             .map(|path| std::fs::metadata(path).expect("the file is there").permissions().mode() & 0o777)
     };
-    assert_eq!(ended(started(&file, "error").0).0, Some(0));
+    assert_eq!(ended(started(&file, "error").0), Some(0));
     println!("{}", modes().map(|mode| format!("{mode:o}")).join(" "));
     assert_eq!(modes(), [0o600; 2]);
     // The permissions that an earlier version left.
@@ -355,7 +359,7 @@ fn the_files_of_the_store_are_for_its_user_alone_and_no_links() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644))
             .expect("the permissions can be set");
     }
-    assert_eq!(ended(started(&file, "error").0).0, Some(0));
+    assert_eq!(ended(started(&file, "error").0), Some(0));
     assert_eq!(modes(), [0o600; 2]);
     for path in [&store, &seal] {
         let elsewhere = path.with_extension("elsewhere");

@@ -143,7 +143,12 @@ impl Two {
     async fn of(east: Fleet, west: Fleet) -> Self {
         let clients = [east.client("a").await, west.client("b").await];
         let limits = clients.each_ref().map(|client| client.limit("vendor"));
-        Two { east, west, clients, limits, vendor: Vendor::new(LIMIT, PER) }
+        let vendor = Vendor::new(LIMIT, PER);
+        // While a store answers slowly, allocators do not know its time and lend nothing.
+        for limit in &limits {
+            eventually("each allocator lends", async || vendor.wait(limit, PER).await.then_some(())).await;
+        }
+        Two { east, west, clients, limits, vendor }
     }
 
     /// Calls as often as possible for `span`. Returns when the first call was admitted.

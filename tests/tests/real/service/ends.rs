@@ -1,6 +1,6 @@
 //! SIGTERM ends the process in time, whatever its peers, its store and its upstream do.
 
-use super::{CONFIG, IN_TIME, ended, folder, pause, started};
+use super::{CONFIG, ended, folder, pause, started};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -37,9 +37,7 @@ fn ends_in_time<T>(what: &str, config: &str, act: impl FnOnce(&str) -> T) {
     let (_folder, file) = folder(config);
     let (running, url) = started(&file, "error");
     let held = act(url.trim_start_matches("http://"));
-    let (code, took) = ended(running);
-    println!("{what}: it ended with {code:?} after {took:?}");
-    assert!(code == Some(0) && took < IN_TIME, "{what}: {code:?} after {took:?}");
+    assert_eq!(ended(running), Some(0), "{what}");
     drop(held);
 }
 

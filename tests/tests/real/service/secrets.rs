@@ -50,7 +50,7 @@ fn the_password_of_a_store_comes_from_a_file() {
             let said = log(&file);
             assert_eq!(said.contains(warning), mode == 0o644, "{said}");
             assert!(!said.contains(&password), "{said}");
-            assert_eq!(ended(running).0, Some(0));
+            assert_eq!(ended(running), Some(0));
         }
         let checked = Command::new(lessor()).arg("check").arg(&file).output().expect("the command runs");
         let shown = String::from_utf8_lossy(&checked.stdout);
@@ -97,6 +97,6 @@ fn a_configuration_with_a_password_that_others_can_read_is_warned_about() {
         let (running, _url) = started(&file, "warn");
         let said = log(&file);
         assert!(said.contains(warning) == is_warned && !said.contains("s3cret"), "{url} {mode:o}: {said}");
-        assert_eq!(ended(running).0, Some(0));
+        assert_eq!(ended(running), Some(0));
     }
 }

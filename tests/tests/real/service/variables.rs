@@ -57,5 +57,5 @@ fn an_empty_variable_is_not_set() {
         assert_eq!(said(line, Some(name)), said(line, None), "{name}");
     }
     until("the decisions are in the log", || log(&file).contains(" INFO "));
-    assert_eq!(ended(running).0, Some(0));
+    assert_eq!(ended(running), Some(0));
 }

@@ -100,8 +100,7 @@ async fn what_is_put_and_removed_at_one_is_so_at_all(kind: StoreKind) {
 /// The rules change while both allocators are in full use.
 async fn changed_rules_hold_at_all_and_none_too_many_are_admitted(kind: StoreKind) {
     let store = Store::shared(kind, "changed").await;
-    let Two { east, west, limits, .. } = store.two().await;
-    let before = Vendor::new(LIMIT, PER);
+    let Two { east, west, limits, vendor: before, .. } = store.two().await;
     call_for(&before, &limits, PER).await.expect("the allocator lends");
     let (lowered, _) = tokio::join!(put(&east.url, "vendor", LIMIT / 4), call_for(&before, &limits, 2 * PER));
     assert_eq!(lowered.0, 200);

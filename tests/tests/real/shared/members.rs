@@ -156,11 +156,11 @@ async fn all_are_killed_and_started_again_in_another_life_of_the_time() {
     let etcd = block_in_place(|| Etcd::start(&[]));
     let mut two = Two::of(&etcd).await;
     let yearly = two.clients[0].limit("yearly");
-    let mut admitted = 0;
-    for _ in 0..20 {
-        admitted += u64::from(yearly.acquire_within(1, 2 * PER).await.is_ok());
+    let mut admitted = 20;
+    for _ in 0..admitted {
+        // An etcd that answers slowly for half a second costs two seconds and a half: another allocator takes over the time.
+        yearly.acquire_within(1, 20 * PER).await.expect("sixty a year");
     }
-    assert_eq!(admitted, 20, "of 60");
     let away = two
         .allocators
         .drain(..)
@@ -175,7 +175,7 @@ async fn all_are_killed_and_started_again_in_another_life_of_the_time() {
     println!("a call {:?} after both were back", first.since(again));
     two.use_all().await;
     assert_eq!(two.logged(BEGINS), 1, "the timeline began once more");
-    while yearly.acquire_within(1, 2 * PER).await.is_ok() {
+    while yearly.acquire_within(1, 6 * PER).await.is_ok() {
         admitted += 1;
     }
     println!("{admitted} of 60 in a year");

@@ -6,8 +6,19 @@ use crate::stores::{cell, swap};
 use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, Swapped, Timeline};
 use lessor_protocol::Clock;
 use scenarios::etcd::Etcd;
+use scenarios::fleet::eventually;
 use scenarios::wire::Wire;
 use std::time::Duration;
+
+/// Returns cells that wait for an answer for `timeout`. Members that have just started may take longer for the first answers.
+async fn connected(etcd: &Etcd, timeout: Duration) -> Cells {
+    let config = config(etcd, timeout);
+    eventually("the store is there", async || Cells::connect(&config).await.ok()).await
+}
+
+async fn timeline_of(cells: &mut Cells) -> Timeline {
+    eventually("the store is there", async || cells.timeline().await.ok()).await
+}
 
 /// Counts in one cell with a swap each 10 ms for `lasts`, and goes on after each error from what is there. Returns how
 /// many swaps were done, and the longest time without one.
@@ -34,14 +45,11 @@ async fn count(cells: &mut Cells, timeline: &Timeline, lasts: Duration, seed: u6
             Err(error) => panic!("{error}"),
         }
     }
+    longest = longest.max(clock.now().since(last));
     // A swap that ended in an error may have been done, which the next swap has found. So the count is at least `done`.
-    let found = cells
-        .load(&["count".to_owned()])
-        .await
-        .expect("the store is there")
-        .1
-        .remove(0)
-        .expect("the cell was made");
+    let names = ["count".to_owned()];
+    let (_, mut found) = eventually("the store is there", async || cells.load(&names).await.ok()).await;
+    let found = found.remove(0).expect("the cell was made");
     assert!(counted(&found) >= done, "{} of {done}", counted(&found));
     (done, longest)
 }
@@ -54,9 +62,8 @@ fn counted(cell: &Cell) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_killed_costs_a_pause_and_nothing_else() {
     let etcd = Etcd::start(&[]);
-    let mut cells =
-        Cells::connect(&config(&etcd, Duration::from_millis(500))).await.expect("the store is there");
-    let timeline = cells.timeline().await.expect("the store is there");
+    let mut cells = connected(&etcd, Duration::from_millis(500)).await;
+    let timeline = timeline_of(&mut cells).await;
     for seed in 0..2 {
         let leader = etcd.leader();
         let kill = async {
@@ -67,7 +74,7 @@ async fn a_leader_that_is_killed_costs_a_pause_and_nothing_else() {
             tokio::join!(count(&mut cells, &timeline, Duration::from_secs(5), seed), kill);
         println!("the leader was killed: {done} swaps, none for {longest:?}");
         assert!(done > 10 && longest < Duration::from_secs(4), "{done} {longest:?}");
-        assert_eq!(cells.timeline().await, Ok(timeline.clone()));
+        assert_eq!(timeline_of(&mut cells).await, timeline);
         tokio::task::block_in_place(|| etcd.members()[leader].start_again(&[]));
     }
 }
@@ -76,9 +83,8 @@ async fn a_leader_that_is_killed_costs_a_pause_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_stopped_costs_a_pause_and_nothing_else() {
     let etcd = Etcd::start(&[]);
-    let mut cells =
-        Cells::connect(&config(&etcd, Duration::from_millis(500))).await.expect("the store is there");
-    let timeline = cells.timeline().await.expect("the store is there");
+    let mut cells = connected(&etcd, Duration::from_millis(500)).await;
+    let timeline = timeline_of(&mut cells).await;
     let leader = &etcd.members()[etcd.leader()];
     let stop = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -89,15 +95,15 @@ async fn a_leader_that_is_stopped_costs_a_pause_and_nothing_else() {
     let ((done, longest), ()) = tokio::join!(count(&mut cells, &timeline, Duration::from_secs(6), 7), stop);
     println!("the leader was stopped: {done} swaps, none for {longest:?}");
     assert!(done > 10 && longest < Duration::from_secs(4), "{done} {longest:?}");
-    assert_eq!(cells.timeline().await, Ok(timeline.clone()));
+    assert_eq!(timeline_of(&mut cells).await, timeline);
 }
 
 /// Without a majority of its members an etcd does nothing, and says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_nothing_is_done() {
     let etcd = Etcd::start(&[]);
-    let mut cells = Cells::connect(&config(&etcd, Duration::from_secs(1))).await.expect("the store is there");
-    let timeline = cells.timeline().await.expect("the store is there");
+    let mut cells = connected(&etcd, Duration::from_secs(1)).await;
+    let timeline = timeline_of(&mut cells).await;
     let made = [swap("a", None, Some(cell(1, "one")))];
     assert_eq!(cells.swap(&timeline, &made).await, Ok(vec![Swapped::Done]));
     etcd.members()[0].kill();
