@@ -98,6 +98,9 @@ impl Share {
 /// Returns what is left of `supply` for a session after those of higher priority, which claim `before`. What they lack
 /// is kept for them, and claims of lower priority are not seen at all.
 pub fn after(before: Before, supply: Supply) -> Supply {
+    if before == Before::default() {
+        return supply.less(0);
+    }
     let lacking = u64::try_from(before.lacking).unwrap_or(u64::MAX);
     // What those sessions go on spending is not there for others, and neither is what they lack now.
     let soon = before.mean.saturating_mul(nanos(supply.poll).into()) / u128::from(nanos(supply.term).max(1));

@@ -44,9 +44,8 @@ impl Ask {
         let Ask {
             spent_total, held, want, waiting, demand_milli, running, unguarded, shadow_refused, ..
         } = *self;
-        let said =
-            [spent_total, held, want, waiting, demand_milli, running.unwrap_or(0), unguarded, shadow_refused];
-        said == [0; 8] && self.rate == RateClaim::None
+        let said = spent_total | held | want | waiting | demand_milli | unguarded | shadow_refused;
+        said | running.unwrap_or(0) == 0 && self.rate == RateClaim::None
     }
 }
 

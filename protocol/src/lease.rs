@@ -104,7 +104,13 @@ pub fn whole_millis(span: Duration) -> Duration {
 
 /// Returns `span` in milliseconds, rounded up, so that a wait on the wire is never too short.
 pub fn millis_up(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    let part = u64::from(span.subsec_nanos().div_ceil(1_000_000));
+    span.as_secs().saturating_mul(1_000).saturating_add(part)
+}
+
+/// Returns `span` in milliseconds, rounded down.
+pub fn millis_down(span: Duration) -> u64 {
+    span.as_secs().saturating_mul(1_000).saturating_add(u64::from(span.subsec_millis()))
 }
 
 /// Returns `span · num / den`, rounded up.
@@ -123,6 +129,14 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn spans_are_rounded_to_milliseconds_however_long(secs in any::<u64>(), cut in 0u32..64, part in 0u32..1_000_000_000) {
+            let span = Duration::new(secs >> cut, part);
+            let whole = |nanos: u128| u64::try_from(nanos).unwrap_or(u64::MAX);
+            prop_assert_eq!(millis_up(span), whole(span.as_nanos().div_ceil(1_000_000)));
+            prop_assert_eq!(millis_down(span), whole(span.as_nanos() / 1_000_000));
+        }
+
         /// Theorem 0 of leasing: on any two clocks within the drift, for any delay between first sending and deciding,
         /// the holder's end comes before the grantor's end in real time. Rates are in ppm of real time.
         #[test]

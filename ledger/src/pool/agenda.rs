@@ -3,30 +3,136 @@
 
 use super::family::Place;
 use lessor_protocol::Moment;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
+
+/// A moment of a session.
+type Due = (Moment, Place);
 
 /// Moments in order, at most one for each session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Agenda {
-    first: Option<(Moment, Place)>,
+    first: Option<Due>,
     /// All moments but the first.
-    later: BTreeSet<(Moment, Place)>,
+    later: Later,
+}
+
+/// Moments in order. A lease that is extended is the last one to end, mostly, and the first to end goes next. At the ends of a queue
+/// both take a few instructions; in its middle a moment moves the others, so a queue is short.
+#[derive(Clone)]
+enum Later {
+    Few(VecDeque<Due>),
+    Many(BTreeSet<Due>),
+}
+
+/// Most moments of a queue. Tests reach it with few.
+const FEW: usize = if cfg!(test) { 8 } else { 256 };
+
+impl Default for Later {
+    fn default() -> Self {
+        Later::Few(VecDeque::new())
+    }
+}
+
+/// A set that has shrunk to a few moments equals a queue of them, and is shown like it.
+impl PartialEq for Later {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Later {}
+
+impl fmt::Debug for Later {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl Later {
+    fn first(&self) -> Option<Due> {
+        match self {
+            Later::Few(queue) => queue.front().copied(),
+            Later::Many(set) => set.first().copied(),
+        }
+    }
+
+    fn last(&self) -> Option<Due> {
+        match self {
+            Later::Few(queue) => queue.back().copied(),
+            Later::Many(set) => set.last().copied(),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Due> {
+        let (few, many) = match self {
+            Later::Few(queue) => (Some(queue.iter()), None),
+            Later::Many(set) => (None, Some(set.iter())),
+        };
+        few.into_iter().flatten().chain(many.into_iter().flatten()).copied()
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Later::Few(queue) => queue.len(),
+            Later::Many(set) => set.len(),
+        }
+    }
+
+    fn contains(&self, due: Due) -> bool {
+        match self {
+            Later::Few(queue) => queue.binary_search(&due).is_ok(),
+            Later::Many(set) => set.contains(&due),
+        }
+    }
+
+    /// Adds `due`, which is not there.
+    fn insert(&mut self, due: Due) {
+        if let Later::Few(queue) = self
+            && queue.len() == FEW
+        {
+            *self = Later::Many(queue.iter().copied().collect());
+        }
+        match self {
+            Later::Few(queue) if queue.back().is_none_or(|last| *last < due) => queue.push_back(due),
+            Later::Few(queue) => queue.insert(queue.partition_point(|other| *other < due), due),
+            Later::Many(set) => _ = set.insert(due),
+        }
+    }
+
+    fn remove(&mut self, due: Due) {
+        match self {
+            Later::Few(queue) => {
+                if let Ok(place) = queue.binary_search(&due) {
+                    queue.remove(place);
+                }
+            }
+            Later::Many(set) => _ = set.remove(&due),
+        }
+    }
+
+    fn pop_first(&mut self) -> Option<Due> {
+        match self {
+            Later::Few(queue) => queue.pop_front(),
+            Later::Many(set) => set.pop_first(),
+        }
+    }
 }
 
 impl Agenda {
     /// Returns the first moment and its session.
-    pub(super) fn first(&self) -> Option<(Moment, Place)> {
+    pub(super) fn first(&self) -> Option<Due> {
         self.first
     }
 
     /// Returns the last moment and its session.
-    pub(super) fn last(&self) -> Option<(Moment, Place)> {
-        self.later.last().copied().or(self.first)
+    pub(super) fn last(&self) -> Option<Due> {
+        self.later.last().or(self.first)
     }
 
     /// Iterates over all moments in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Moment, Place)> {
-        self.first.into_iter().chain(self.later.iter().copied())
+    pub(super) fn iter(&self) -> impl Iterator<Item = Due> {
+        self.first.into_iter().chain(self.later.iter())
     }
 
     /// Returns the number of moments.
@@ -35,20 +141,20 @@ impl Agenda {
     }
 
     /// Whether the agenda has all of `moments`, which contain no duplicate, and no others.
-    pub(super) fn is_of(&self, moments: impl Iterator<Item = (Moment, Place)>) -> bool {
+    pub(super) fn is_of(&self, moments: impl Iterator<Item = Due>) -> bool {
         let (mut count, mut has_all) = (0, true);
         for moment in moments {
             count += 1;
-            has_all &= self.first == Some(moment) || self.later.contains(&moment);
+            has_all &= self.first == Some(moment) || self.later.contains(moment);
         }
-        has_all && count == self.len() && self.later.first().is_none_or(|later| self.first < Some(*later))
+        has_all && count == self.len() && self.later.first().is_none_or(|later| self.first < Some(later))
     }
 
     /// Adds the moment `at` of `place`, which has none.
     pub(super) fn insert(&mut self, at: Moment, place: Place) {
         let new = (at, place);
         match self.first {
-            Some(first) if first < new => _ = self.later.insert(new),
+            Some(first) if first < new => self.later.insert(new),
             Some(first) => {
                 self.later.insert(first);
                 self.first = Some(new);
@@ -69,7 +175,7 @@ impl Agenda {
     pub(super) fn remove(&mut self, at: Moment, place: Place) {
         match self.first {
             Some(first) if first == (at, place) => self.first = self.later.pop_first(),
-            Some(_) | None => _ = self.later.remove(&(at, place)),
+            Some(_) | None => self.later.remove((at, place)),
         }
     }
 }

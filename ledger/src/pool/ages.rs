@@ -63,13 +63,15 @@ impl Ages {
 
     /// Returns the next age of `session`, and when it begins; `None` if the age stays as it is.
     pub(super) fn next(&self, session: &Session) -> Option<(Moment, Age)> {
+        if matches!(session.age, Age::Asking | Age::Gone) {
+            return None;
+        }
         let after = |span: Duration| session.answered + span + Duration::from_nanos(1);
         let (kept, active) = (self.kept() + session.rtt, self.active(session.rtt));
-        match session.age {
-            Age::Fresh if kept < active => Some((after(kept), Age::Silent)),
-            Age::Fresh | Age::Silent => Some((after(active), Age::Gone)),
-            Age::Asking | Age::Gone => None,
-        }
+        Some(match session.age == Age::Fresh && kept < active {
+            true => (after(kept), Age::Silent),
+            false => (after(active), Age::Gone),
+        })
     }
 
     /// Returns the claim of `session` while another one asks, if it has any.

@@ -280,7 +280,7 @@ impl Pool {
 
     /// Notes whether more is wanted than comes back, where all sessions take `draw` and the pool can lend evenly.
     pub(super) fn note_excess(&mut self, draw: Draw) {
-        let is_excess = draw.demand_milli > self.ledgers.sustained(THOUSAND_SECONDS);
+        let is_excess = draw.demand_milli > 0 && draw.demand_milli > self.ledgers.sustained(THOUSAND_SECONDS);
         if is_excess || self.excess_demand.excess != Excess::NONE {
             self.excess_demand.excess.see(self.now, is_excess, EXCESS_PAUSE.max(2 * self.term));
         }

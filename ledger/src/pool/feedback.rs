@@ -316,7 +316,8 @@ impl Pool {
 
     /// Whether nodes hold more than the vendor has left.
     pub(super) fn is_over(&self) -> bool {
-        self.withheld() > self.ledgers.available()
+        let withheld = self.withheld();
+        withheld > 0 && withheld > self.ledgers.available()
     }
 
     /// Returns until when the pool withholds as much as now.

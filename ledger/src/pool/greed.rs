@@ -127,7 +127,7 @@ impl Pool {
         if session.answered < ended {
             return None;
         }
-        let told = session.told.answer().grant().map_or(Duration::ZERO, |grant| grant.ask_after);
+        let told = session.told.ask_after();
         let left = told.saturating_sub(self.now.since(session.answered));
         let is_early = left > told / WAIT_SLACK + MILLISECOND && !self.plan.is_root;
         is_early.then(|| millis_above(left))

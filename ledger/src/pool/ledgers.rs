@@ -98,9 +98,8 @@ impl Ledgers {
 
     /// Advances all accounts to `now`; only between lease ends, see [`Ledgers::burn`].
     pub(super) fn advance(&mut self, now: Moment) {
-        for ledger in self.all_mut() {
-            ledger.advance(now);
-        }
+        self.rules.iter_mut().for_each(|ledger| ledger.advance(now));
+        self.loan_mut().into_iter().for_each(|loan| loan.advance(now));
     }
 
     /// Burns the `permits` of a lease that ended without a report at `end`, by which they were spent at the latest.
@@ -113,29 +112,27 @@ impl Ledgers {
 
     /// Returns the permits that every rule can lend now.
     pub(super) fn available(&self) -> u64 {
-        self.all().map(|ledger| ledger.available()).min().unwrap_or(0)
+        let by_rule = self.rules.iter().map(Ledger::available);
+        by_rule.chain(self.loan().map(Account::available)).min().unwrap_or(0)
     }
 
     /// Lends `permits`, at most what is available.
     pub(super) fn charge(&mut self, permits: u64) {
-        for ledger in self.all_mut() {
-            debug_assert!(permits <= ledger.available(), "{permits} of {ledger:?}");
-            ledger.charge(permits);
-        }
+        debug_assert!(self.all().all(|ledger| permits <= ledger.available()), "{permits} of {self:?}");
+        self.rules.iter_mut().for_each(|ledger| ledger.charge(permits));
+        self.loan_mut().into_iter().for_each(|loan| loan.charge(permits));
     }
 
     /// Settles lent `permits` as spent, at `at` at the latest.
     pub(super) fn settle(&mut self, permits: u64, at: Moment) {
-        for ledger in self.all_mut() {
-            ledger.settle(permits, at);
-        }
+        self.rules.iter_mut().for_each(|ledger| ledger.settle(permits, at));
+        self.loan_mut().into_iter().for_each(|loan| loan.settle(permits, at));
     }
 
     /// Releases lent `permits` that came back unspent.
     pub(super) fn release(&mut self, permits: u64) {
-        for ledger in self.all_mut() {
-            ledger.release(permits);
-        }
+        self.rules.iter_mut().for_each(|ledger| ledger.release(permits));
+        self.loan_mut().into_iter().for_each(|loan| loan.release(permits));
     }
 
     /// Credits `permits` that burned at `at` and proved unspent after all.
@@ -196,8 +193,10 @@ impl Ledgers {
 
     /// Returns the permits that every rule can lend within `span`: those left, and those that come back by themselves.
     pub(super) fn within(&self, span: Duration) -> u64 {
-        let by_then = |ledger: &dyn Account| ledger.available().saturating_add(ledger.arriving(span));
-        self.all().map(by_then).min().unwrap_or(0)
+        let by_rule =
+            self.rules.iter().map(|ledger| ledger.available().saturating_add(ledger.arriving(span)));
+        let by_loan = self.loan().map(|loan| loan.available().saturating_add(loan.arriving(span)));
+        by_rule.chain(by_loan).min().unwrap_or(0)
     }
 
     /// Returns the time until a permit is first wanted that some account cannot lend, if nodes take `draw`; `None` if
@@ -224,7 +223,8 @@ impl Ledgers {
 
     /// Returns the permits that all rules lend in `span` on average, for as long as all are wanted.
     pub(super) fn sustained(&self, span: Duration) -> u64 {
-        self.all().map(|ledger| ledger.sustained(span)).min().unwrap_or(0)
+        let by_rule = self.rules.iter().map(|ledger| ledger.sustained(span));
+        by_rule.chain(self.loan().map(|loan| loan.sustained(span))).min().unwrap_or(0)
     }
 
     /// Returns what all rules lend in `span` on average, for as long as all is wanted, in parts of a permit.
@@ -247,7 +247,7 @@ impl Ledgers {
     /// one has little left, others may have much.
     fn low(&self, rules: &[Rule], kept: u64) -> impl Iterator<Item = &Ledger> {
         let is_low = move |(ledger, rule): &(&Ledger, &Rule)| {
-            let left = ledger.account().available().saturating_sub(kept);
+            let left = ledger.available().saturating_sub(kept);
             let most = rule.ceiling().saturating_sub(kept);
             u128::from(left) * 100 < u128::from(most) * u128::from(LOW_WATER_PERCENT)
         };
@@ -280,7 +280,7 @@ impl Ledgers {
 
     /// Returns the instant that no lease may outlive, unless its permits are charged ahead.
     pub(super) fn lease_end(&self) -> Option<Moment> {
-        self.all().filter_map(|ledger| ledger.lease_end()).min()
+        self.rules.iter().filter_map(Ledger::lease_end).chain(self.loan().and_then(Account::lease_end)).min()
     }
 
     /// Returns [`Ledgers::lease_end`] of a root, whose leases also end by the next refill at intervals.
@@ -294,9 +294,14 @@ impl Ledgers {
     pub(super) fn lease_end_ahead(&self) -> Option<Moment> {
         let by_rule = self.rules.iter().filter_map(|ledger| match ledger.ahead() {
             Some(ledger) => ledger.lease_end_ahead(),
-            None => ledger.account().lease_end(),
+            None => ledger.lease_end(),
         });
         by_rule.chain(self.loan().and_then(Account::lease_end)).min()
+    }
+
+    /// Whether a rule charges a lease to the next window, too.
+    pub(super) fn count_ahead(&self) -> bool {
+        self.ahead().next().is_some()
     }
 
     /// Returns the permits that a lease until `end` may hold, for a session that holds `own`: permits, and until when.
@@ -379,7 +384,7 @@ impl Ledgers {
 
     /// Returns the permits charged beyond what a rule allows, the most of any rule.
     pub(super) fn excess(&self) -> u64 {
-        self.all().map(|ledger| ledger.excess()).max().unwrap_or(0)
+        self.rules.iter().map(Ledger::excess).chain(self.loan().map(Account::excess)).max().unwrap_or(0)
     }
 
     /// Notes that the true time is at most `latest`, see [`BucketLedger::doubt`].

@@ -130,7 +130,10 @@ fn lend(chain: &mut [Link<'_>], ask: &Ask, newcomer: bool) -> Grant {
         let (ceiling, in_flight) = (pool.call_max_of(*place), pool.longest.map(cap));
         Grant { kept, permits, term, horizon, ceiling, ask_after, retry_after, rate: Rate::Free, in_flight }
     };
-    let grant = chain.iter().map(grant).reduce(family::least).expect("there is one at least");
+    let grant = match &*chain {
+        [link] => grant(link),
+        chain => chain.iter().map(grant).reduce(family::least).expect("there is one at least"),
+    };
     match flow.map(|(index, _)| &mut chain[index]) {
         Some(Link { pool, place, .. }) => pool.in_turn(*place, ask, Grant { rate, ..grant }),
         None => grant,
@@ -174,15 +177,15 @@ impl Pool {
         // Scarcity of the whole pool: a session of high priority does not see lower ones.
         let standing = Scarcity::of(self.sessions.claims().needs() + u128::from(asker.claim.need), supply);
         let (others, supply, owed) = self.peers(asker.claim.share, supply);
+        let sharers = others.count();
         let supply = supply.less(self.kept_for_large(place));
-        let first =
-            if newcomer { sizing::newcomer_cap(ask.waiting, others.count(), supply) } else { u64::MAX };
+        let first = if newcomer { sizing::newcomer_cap(ask.waiting, sharers, supply) } else { u64::MAX };
         let wants = asker.want.min(first);
         let yields = is_spent && self.yields(place);
         asker.want = wants.min(self.identity_may_take(place, others, supply, is_spent));
         asker.want = if yields { asker.want.min(ask.waiting) } else { asker.want };
         if is_spent {
-            asker.turn = self.turn(place, others.count() + 1, supply.left);
+            asker.turn = self.turn(place, sharers + 1, supply.left);
         }
         // A group's guarantee goes before the share of an identity, but not for sessions that the identity may have made up.
         let owed = owed.min(if self.sessions[place].is_unproven { asker.want } else { wants });
@@ -206,10 +209,10 @@ impl Pool {
         let is_last = is_spent
             && permits == 1
             && owed == 0
-            && supply.left <= others.count().max(1)
+            && supply.left <= sharers.max(1)
             && matches!(state, State::Draining { .. });
         let leaves = || if is_last { self.leaves_last(place, ask) } else { None };
-        let told = if is_spent && others.count() > 0 { self.told_wait(place, ended) } else { None };
+        let told = if is_spent && sharers > 0 { self.told_wait(place, ended) } else { None };
         let wait = told.or_else(leaves);
         let lacks = ask.largest.saturating_sub(ask.held);
         // Nearly all calls take one permit, or no more than is lent anyway.
@@ -349,9 +352,9 @@ impl Pool {
     /// Returns the most that `place` may hold: no bound if its lease ends with the window, and otherwise what the next
     /// window has room for. A steady flow is never lent ahead.
     fn most(&self, place: Place, is_paced: bool) -> u64 {
-        let session = &self.sessions[place];
-        let outlives = self.lease_end().is_some_and(|end| session.end > end);
-        if !outlives && !self.term(session.term).is_zero() {
+        let (session, end) = (&self.sessions[place], self.lease_end());
+        let outlives = end.is_some_and(|end| session.end > end);
+        if !outlives && !self.clipped(session.term, end).is_zero() {
             return u64::MAX;
         }
         let ahead = self.clipped(session.term, self.lease_end_ahead());
@@ -368,6 +371,9 @@ impl Pool {
     /// Returns the most that the lease of `place` may hold once it is renewed for `term`, limited by the window that it
     /// reaches. What is kept back in one window is kept back in the next, because all that is out was lent beside it.
     fn room(&self, place: Place, term: Duration) -> u64 {
+        if !self.ledgers.count_ahead() {
+            return u64::MAX;
+        }
         let session = &self.sessions[place];
         let end = self.plan.clocks.grantor_end(self.now, term).max(session.end);
         self.ledgers.room_ahead(end, (session.outstanding, session.end))

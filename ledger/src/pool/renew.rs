@@ -88,7 +88,7 @@ impl Pool {
         let answer = refused.map_or(Answer::Grant(grant), Answer::Refusal);
         // By the pools above, the session wants no more than the pools below can lend it.
         let mut lendable = if above.is_empty() { ask } else { self.lendable_of(place, ask) };
-        self.record(place, seq, &ask, answer);
+        self.record(place, seq, &ask, &answer);
         self.audit();
         let mut above = above.iter_mut().peekable();
         while let Some(Above { pool, .. }) = above.next() {
@@ -96,7 +96,7 @@ impl Pool {
             if above.peek().is_some() {
                 lendable = pool.lendable_of(mirror, claimed);
             }
-            pool.record(mirror, seq, &claimed, answer);
+            pool.record(mirror, seq, &claimed, &answer);
             pool.audit();
         }
         Ok(answer)
@@ -145,14 +145,14 @@ impl Pool {
         self.update_holder(place, holder);
         let is_for_all = refusal.reason != RefusalReason::Blocked;
         self.end_turn_of(place);
-        self.record(place, seq, &if is_for_all { ask } else { claims_nothing(ask) }, answer);
+        self.record(place, seq, &if is_for_all { ask } else { claims_nothing(ask) }, &answer);
         self.audit();
         for Above { pool, share } in above.iter_mut().filter(|above| above.pool.mirrors(mirror)) {
             pool.mirror(mirror, &self.sessions[place], &ask, &settlement);
             pool.settle_rate(mirror, ask.rate);
             pool.update_holder(mirror, Holder { share: *share, ..holder });
             pool.end_turn_of(mirror);
-            pool.record(mirror, seq, &claims_nothing(ask), answer);
+            pool.record(mirror, seq, &claims_nothing(ask), &answer);
             pool.audit();
         }
         Ok(answer)
@@ -397,12 +397,13 @@ impl Pool {
         });
     }
 
-    fn record(&mut self, place: Place, seq: u64, ask: &Ask, answer: Answer) {
+    fn record(&mut self, place: Place, seq: u64, ask: &Ask, answer: &Answer) {
         let (now, kept) = (self.now, answer.grant().map_or(ask.held, |grant| grant.kept));
+        let told = Told::of(answer);
         self.note_large_call(place, ask, answer.grant().map_or(0, |grant| grant.permits));
         self.sessions.update(place, |session| {
             session.seq = seq;
-            session.told = Told::of(answer);
+            session.told = told;
             (session.answered, session.age) = (now, Age::Fresh);
             session.demand_milli = ask.demand_milli;
             session.waiting = ask.waiting;

@@ -44,8 +44,8 @@ impl Session {
     /// nothing is out. It is no old copy of an ask: old copies have old sequence numbers.
     fn comes_back(&self, ask: &Ask) -> bool {
         let Ask { spent_total, held, running, unguarded, shadow_refused, .. } = *ask;
-        let claims = [spent_total, held, running.unwrap_or(0), unguarded, shadow_refused];
+        let claims = spent_total | held | running.unwrap_or(0) | unguarded | shadow_refused;
         let falls = self.spent > 0 || self.said.shadow_refused > 0;
-        claims == [0; 5] && falls && self.outstanding == 0 && self.turn.lent.charged().cap == 0
+        claims == 0 && falls && self.outstanding == 0 && self.turn.lent.charged().cap == 0
     }
 }

@@ -2,12 +2,13 @@
 
 use super::Windows;
 use super::{
-    BucketLedger, Calls, ConcurrencyLedger, FirstUseLedger, FixedLedger, FlowLedger, RuleAccount,
+    Account, BucketLedger, Calls, ConcurrencyLedger, FirstUseLedger, FixedLedger, FlowLedger, RuleAccount,
     SlidingLedger,
 };
 use crate::Rule;
 use crate::packed::Carrier;
 use lessor_protocol::{ClockBounds, Moment};
+use std::time::Duration;
 
 /// The books of one rule. A clone costs as much as the books remember.
 #[derive(Clone, Debug)]
@@ -24,6 +25,77 @@ pub enum Ledger {
     Flow(FlowLedger),
     /// A cap on calls in flight.
     Concurrency(ConcurrencyLedger),
+}
+
+/// Evaluates an expression with the books, whatever kind they are of.
+macro_rules! of_any_kind {
+    ($books:expr, $ledger:ident => $value:expr) => {
+        match $books {
+            Ledger::Sliding($ledger) => $value,
+            Ledger::Fixed($ledger) => $value,
+            Ledger::FirstUse($ledger) => $value,
+            Ledger::Bucket($ledger) => $value,
+            Ledger::Flow($ledger) => $value,
+            Ledger::Concurrency($ledger) => $value,
+        }
+    };
+}
+
+/// What each ask needs of the books, several times. Nothing is looked up to call it.
+impl Ledger {
+    /// As [`Account::advance`].
+    #[inline]
+    pub(crate) fn advance(&mut self, now: Moment) {
+        of_any_kind!(self, ledger => ledger.advance(now));
+    }
+
+    /// As [`Account::available`].
+    #[inline]
+    pub(crate) fn available(&self) -> u64 {
+        of_any_kind!(self, ledger => ledger.available())
+    }
+
+    /// As [`Account::charge`].
+    #[inline]
+    pub(crate) fn charge(&mut self, permits: u64) {
+        of_any_kind!(self, ledger => ledger.charge(permits));
+    }
+
+    /// As [`Account::settle`].
+    #[inline]
+    pub(crate) fn settle(&mut self, permits: u64, at: Moment) {
+        of_any_kind!(self, ledger => ledger.settle(permits, at));
+    }
+
+    /// As [`Account::release`].
+    #[inline]
+    pub(crate) fn release(&mut self, permits: u64) {
+        of_any_kind!(self, ledger => ledger.release(permits));
+    }
+
+    /// As [`Account::arriving`].
+    #[inline]
+    pub(crate) fn arriving(&self, span: Duration) -> u64 {
+        of_any_kind!(self, ledger => ledger.arriving(span))
+    }
+
+    /// As [`Account::sustained`].
+    #[inline]
+    pub(crate) fn sustained(&self, span: Duration) -> u64 {
+        of_any_kind!(self, ledger => ledger.sustained(span))
+    }
+
+    /// As [`Account::excess`].
+    #[inline]
+    pub(crate) fn excess(&self) -> u64 {
+        of_any_kind!(self, ledger => ledger.excess())
+    }
+
+    /// As [`Account::lease_end`].
+    #[inline]
+    pub(crate) fn lease_end(&self) -> Option<Moment> {
+        of_any_kind!(self, ledger => ledger.lease_end())
+    }
 }
 
 impl Ledger {
@@ -44,26 +116,12 @@ impl Ledger {
 
     /// Returns the interface of the books of every rule.
     pub fn account(&self) -> &dyn RuleAccount {
-        match self {
-            Ledger::Sliding(ledger) => ledger,
-            Ledger::Fixed(ledger) => ledger,
-            Ledger::FirstUse(ledger) => ledger,
-            Ledger::Bucket(ledger) => ledger,
-            Ledger::Flow(ledger) => ledger,
-            Ledger::Concurrency(ledger) => ledger,
-        }
+        of_any_kind!(self, ledger => ledger)
     }
 
     /// Mutable version of [`Ledger::account`].
     pub fn account_mut(&mut self) -> &mut dyn RuleAccount {
-        match self {
-            Ledger::Sliding(ledger) => ledger,
-            Ledger::Fixed(ledger) => ledger,
-            Ledger::FirstUse(ledger) => ledger,
-            Ledger::Bucket(ledger) => ledger,
-            Ledger::Flow(ledger) => ledger,
-            Ledger::Concurrency(ledger) => ledger,
-        }
+        of_any_kind!(self, ledger => ledger)
     }
 
     /// Returns the books if they charge a lease to the next window, too.

@@ -75,7 +75,7 @@ impl<N> AskBody<N> {
     /// Returns the field and value of the first number that is out of range.
     pub fn out_of_range(&self) -> Option<(&'static str, u64)> {
         let rate = self.rate.unwrap_or_default();
-        [
+        let numbers = [
             ("spent_total", self.spent_total),
             ("held", self.held),
             ("want", self.want),
@@ -90,10 +90,13 @@ impl<N> AskBody<N> {
             ("unguarded", self.unguarded),
             ("busy", self.busy),
             ("shadow_refused", self.shadow_refused),
-        ]
-        .into_iter()
-        .find(|&(_, value)| value > crate::PERMITS_MAX)
-        .or_else(|| self.observed.as_ref()?.out_of_range())
+        ];
+        // All bits of the bound are ones, so the numbers together are beyond it if one of them is.
+        const { assert!(crate::PERMITS_MAX.trailing_ones() + crate::PERMITS_MAX.leading_zeros() == u64::BITS) };
+        let all = numbers.iter().fold(0, |all, (_, value)| all | value);
+        let beyond = || numbers.into_iter().find(|&(_, value)| value > crate::PERMITS_MAX);
+        let beyond = if all > crate::PERMITS_MAX { beyond() } else { None };
+        beyond.or_else(|| self.observed.as_ref()?.out_of_range())
     }
 }
 

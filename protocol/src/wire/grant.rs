@@ -3,7 +3,7 @@
 use super::{ErrorBody, RateBody, is_zero};
 use crate::exchange::{Answer, Grant, InFlight, Rate, Refusal, RefusalReason};
 use crate::fallback::Fallback;
-use crate::lease::{millis_up, whole_millis};
+use crate::lease::{millis_down, millis_up};
 use crate::safe_share::SafeShare;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -89,7 +89,7 @@ impl<N: Default> GrantBody<N> {
             Answer::Grant(grant) => {
                 body.permits = grant.permits;
                 body.held = grant.kept;
-                body.term_ms = u64::try_from(whole_millis(grant.term).as_millis()).unwrap_or(u64::MAX);
+                body.term_ms = millis_down(grant.term);
                 body.horizon_ms = Some(millis_up(grant.horizon));
                 body.ceiling = Some(grant.ceiling);
                 body.ask_after_ms = millis_up(grant.ask_after);

@@ -45,7 +45,7 @@ impl Session {
         carrier.unless(Told::NOTHING, &mut self.told, |carrier, told| {
             let mut answer = told.answer();
             carry_answer(carrier, &mut answer);
-            *told = Told::of(answer);
+            *told = Told::of(&answer);
         });
         carry_one_of(&AGES, &mut self.age, carrier);
         carrier.span(&mut self.term);

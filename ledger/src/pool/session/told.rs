@@ -42,8 +42,8 @@ impl Told {
     });
 
     /// Keeps `answer`.
-    pub(in crate::pool) fn of(answer: Answer) -> Self {
-        Permits::of(&answer).map_or_else(|| Told::Other(Box::new(answer)), Told::Permits)
+    pub(in crate::pool) fn of(answer: &Answer) -> Self {
+        Permits::of(answer).map_or_else(|| Told::Other(Box::new(*answer)), Told::Permits)
     }
 
     /// Returns the answer.
@@ -51,6 +51,14 @@ impl Told {
         match self {
             Told::Permits(permits) => permits.answer(),
             Told::Other(answer) => **answer,
+        }
+    }
+
+    /// Returns the wait until the next ask, as the answer said it: zero if it was a refusal.
+    pub(in crate::pool) fn ask_after(&self) -> Duration {
+        match self {
+            Told::Permits(permits) => Duration::from_nanos(permits.ask_after),
+            Told::Other(answer) => answer.grant().map_or(Duration::ZERO, |grant| grant.ask_after),
         }
     }
 }
@@ -103,7 +111,14 @@ mod tests {
     fn what_was_told_is_told_again() {
         let plain = Told::NOTHING.answer();
         let Answer::Grant(nothing) = plain else { panic!("it grants nothing: {plain:?}") };
-        let some = Grant { kept: 3, permits: 4, term: Duration::from_millis(250), ceiling: 9, ..nothing };
+        let some = Grant {
+            kept: 3,
+            permits: 4,
+            term: Duration::from_millis(250),
+            ceiling: 9,
+            ask_after: Duration::from_millis(5),
+            ..nothing
+        };
         let cap = InFlight { longest: Duration::from_secs(1), hold: Some(3) };
         let answers = [
             (plain, true),
@@ -116,9 +131,10 @@ mod tests {
             (Answer::Refusal(Refusal { reason: RefusalReason::Paused, retry_after: Duration::ZERO }), false),
         ];
         for (answer, is_small) in answers {
-            let told = Told::of(answer);
+            let told = Told::of(&answer);
             assert_eq!((told.answer(), matches!(told, Told::Permits(_))), (answer, is_small));
+            assert_eq!(told.ask_after(), answer.grant().map_or(Duration::ZERO, |grant| grant.ask_after));
         }
-        assert_eq!(Told::of(plain), Told::NOTHING);
+        assert_eq!(Told::of(&plain), Told::NOTHING);
     }
 }

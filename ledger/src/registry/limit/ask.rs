@@ -42,12 +42,44 @@ struct Exchange<'c, 'a> {
     now: Moment,
     caller: &'c Caller,
     /// Pools of the entries before; `None` if there is just one entry.
-    pools: Option<HashSet<(&'a str, Option<&'a str>)>>,
+    before: Option<AskedBefore<'a>>,
     /// The session of the caller, once an entry was asked of a pool.
     session: Option<SessionId>,
     events: Vec<Event>,
     /// Whether one of the answers may not leave before its permits are written down.
     is_uncovered: bool,
+}
+
+/// The pools that an exchange has asked so far.
+struct AskedBefore<'a> {
+    asks: usize,
+    /// The first limits that have a single pool, by their addresses: a search among few of them costs less than a hash.
+    limits: Vec<usize>,
+    /// All other pools, by name and key.
+    pools: HashSet<(&'a str, Option<&'a str>)>,
+}
+
+impl<'a> AskedBefore<'a> {
+    fn of(asks: usize) -> Self {
+        AskedBefore { asks, limits: vec![], pools: HashSet::new() }
+    }
+
+    /// Adds the pool of `limit` for `name` and `key`. Returns false if it is there already.
+    fn add(&mut self, limit: &Limit, name: &'a str, key: Option<&'a str>) -> bool {
+        const FEW: usize = 64;
+        let is_single = matches!((limit.config.keyed, limit.config.name.names()), (Keyed::No, Names::One));
+        // No limit moves while exchanges go on.
+        let address = std::ptr::from_ref(limit).addr();
+        if is_single && self.limits.contains(&address) {
+            return false;
+        }
+        if is_single && self.limits.len() < FEW {
+            self.limits.push(address);
+            return true;
+        }
+        self.pools.reserve(if self.pools.is_empty() { self.asks } else { 1 });
+        self.pools.insert((name, key))
+    }
 }
 
 /// The answer to an ask, and what the node is told beside it.
@@ -94,9 +126,9 @@ impl Registry {
         if ![0, self.epoch].contains(&caller.epoch) {
             return Exchanged { grants: vec![], events: vec![], waits_for: None };
         }
-        let pools = (asks.len() > 1).then(|| HashSet::with_capacity(asks.len()));
+        let before = (asks.len() > 1).then(|| AskedBefore::of(asks.len()));
         let mut exchange =
-            Exchange { now, caller, pools, session: None, events: vec![], is_uncovered: false };
+            Exchange { now, caller, before, session: None, events: vec![], is_uncovered: false };
         let mut grants = Vec::with_capacity(asks.len());
         for entry in asks {
             grants.push(match entry {
@@ -211,7 +243,7 @@ impl Registry {
         if let Some((field, value)) = ask.out_of_range() {
             return Err(too_large(field, value));
         }
-        if exchange.pools.as_mut().is_some_and(|pools| !pools.insert((name, key))) {
+        if exchange.before.as_mut().is_some_and(|before| !before.add(limit, name, key)) {
             let detail = "this pool is in the same exchange twice: the first entry was answered";
             return Err(AskRejection::new(Reason::Duplicate, "limit", detail));
         }

@@ -73,3 +73,30 @@ fn the_name_of_a_pool_in_a_store_is_read_as_it_was_written() {
     }
     assert_eq!(PoolPlace::parse("[\"a\"]"), None);
 }
+
+/// Whichever kind of limit it is of, and however many come before it, a pool that comes twice in one exchange is answered once.
+#[test]
+fn a_pool_that_comes_twice_in_one_exchange_is_answered_once() {
+    const SINGLE: usize = 70;
+    let limit = |name: String, more: &str| {
+        format!(
+            "[[limit]]\nname = {name:?}\n{more}\nrules = [{{ kind = \"fixed_window\", limit = 9, per = \"1m\" }}]\n"
+        )
+    };
+    let single = (0..SINGLE).map(|number| limit(format!("one/{number}"), ""));
+    let others = [limit("key".to_owned(), "keyed = true"), limit("any/*".to_owned(), "")];
+    let text: String = single.chain(others).collect();
+    let registry = config(&text).registry(Past::None, millis(0), 7);
+    let mut asks: Vec<Entry> =
+        (0..SINGLE).map(|number| ask(&format!("one/{number}"), None, 0, 0, 1)).collect();
+    asks.extend([ask("key", Some("a"), 0, 0, 1), ask("key", Some("b"), 0, 0, 1)]);
+    asks.extend([ask("any/a", None, 0, 0, 1), ask("any/b", None, 0, 0, 1)]);
+    let pools = asks.len();
+    asks.extend(asks.clone());
+    let grants = registry.leases(millis(0), &caller(1), &asks).grants;
+    let (first, again) = grants.split_at(pools);
+    assert!(first.iter().all(|grant| grant.permits == 1), "{first:?}");
+    for grant in again {
+        assert_eq!(error(grant).0, code::DUPLICATE, "{grant:?}");
+    }
+}
