@@ -357,19 +357,10 @@ async fn each_alert_fires_in_a_run_that_causes_it_and_clears() {
         assert!(CLOCK.now() < end, "Prometheus does not see all targets");
         sleep(Duration::from_millis(100)).await;
     }
-    // The disk of a busy machine may really be slow, and an exchange may really fail there. That passes.
-    let mut may_fire = BTreeSet::from(["LessorStoreSlow", "LessorUpstreamDown", "LessorFallbackEntered"]);
-    loop {
-        let firing = prometheus.firing().await.expect("the server answers");
-        let firing: Vec<_> = firing.iter().filter(|alert| **alert != "LessorStoreSlow").collect();
-        assert!(firing.iter().all(|alert| may_fire.contains(alert.as_str())), "before the run: {firing:?}");
-        if firing.is_empty() {
-            break;
-        }
-        assert!(CLOCK.now() < end, "before the run: {firing:?}");
-        may_fire.retain(|alert| firing.iter().any(|firing| firing.as_str() == *alert));
-        sleep(Duration::from_millis(100)).await;
-    }
+    let mut quiet = prometheus.firing().await.expect("the server answers");
+    // The disk of a busy machine may really be slow.
+    quiet.remove("LessorStoreSlow");
+    assert_eq!(quiet, BTreeSet::new(), "an alert fires before the run");
 
     // Now everything goes wrong at once.
     refused.report(&RateLimitHeaders::refused(Some(VENDOR_PAUSE)));

@@ -70,7 +70,7 @@ async fn a_reservation_that_is_dropped_was_spent_and_one_that_is_refunded_was_no
 }
 
 /// Polls `future` once and returns its output if it is ready.
-pub(crate) async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+async fn poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     tokio::select! {
         biased;
         output = future => Some(output),

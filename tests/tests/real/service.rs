@@ -62,9 +62,8 @@ fn until(what: &str, mut found: impl FnMut() -> bool) {
     }
 }
 
-/// How long an allocator takes to end at most, with what a busy machine takes to notice it. It hangs for less than five seconds, and
-/// then ends itself with code 1.
-const IN_TIME: Duration = Duration::from_secs(7);
+/// How long an allocator takes to end at most. One that hangs ends itself before, with code 1.
+const IN_TIME: Duration = Duration::from_secs(5);
 
 /// Sends SIGTERM and returns the exit code, which comes in time.
 fn ended(running: Running) -> Option<i32> {

@@ -52,6 +52,7 @@ struct Exchange<'c, 'a> {
 
 /// The pools that an exchange has asked so far.
 struct AskedBefore<'a> {
+    /// Asks of the exchange: no more pools than that come together.
     asks: usize,
     /// The first limits that have a single pool, by their addresses: a search among few of them costs less than a hash.
     limits: Vec<usize>,
