@@ -4,8 +4,9 @@
 
 use lessor_ledger::steering::{Course, Steering};
 use lessor_protocol::clock::{Instants, wall};
+use lessor_protocol::locked::Locked;
 use lessor_protocol::{ClockBounds, Moment};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// Returns the course of a clock that begins now.
 pub(crate) fn begin() -> Course {
@@ -33,8 +34,7 @@ impl EpochClock {
     }
 
     fn read(&self) -> (Moment, Course) {
-        // Plain numbers: no panic can have left them half changed.
-        let mut steering = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steering = self.0.locked();
         // The lock keeps instants in order.
         let now = steering.show(Instants::now());
         (now, steering.course())

@@ -5,10 +5,11 @@ use crate::addresses::{Address, Addresses};
 use crate::places::{Place, Places};
 use lessor_ledger::share::Owner;
 use lessor_protocol::Moment;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
 /// Most events that wait for the slowest listener. Operators act rarely. A script that changes more limits at once
@@ -95,7 +96,7 @@ impl Events {
     /// Publishes an event of `now` to all listeners.
     pub(crate) fn tell(&self, now: Moment, event: &Event) {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        let mut past = self.past();
+        let mut past = self.past.locked();
         if past.len() == PAST_MAX {
             past.pop_front();
         }
@@ -109,7 +110,7 @@ impl Events {
     /// since the last one.
     pub(crate) fn admits(&self, now: Moment, owner: Owner) -> Option<u64> {
         let second = now.as_nanos() / 1_000_000_000;
-        let mut by_nodes = self.by_nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_nodes = self.by_nodes.locked();
         if by_nodes.second != second {
             *by_nodes = ByNodes { second, omitted: by_nodes.omitted, ..ByNodes::default() };
         }
@@ -126,12 +127,7 @@ impl Events {
 
     /// Returns the last events, newest last.
     pub(crate) fn recent(&self) -> Vec<(Moment, Event)> {
-        self.past().iter().cloned().collect()
-    }
-
-    fn past(&self) -> MutexGuard<'_, VecDeque<(Moment, Event)>> {
-        // A list of the past: no panic elsewhere can have left it half changed.
-        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+        self.past.locked().iter().cloned().collect()
     }
 
     /// Begins to listen at `address`, if that is known, for `owner`.

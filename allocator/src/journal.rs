@@ -5,11 +5,12 @@
 use crate::shared::Shared;
 use crate::store::{Batch, Embedded};
 use lessor_ledger::registry::Registry;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::{Clock, Moment};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -63,7 +64,7 @@ impl Journal {
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
         // Without the thread nothing becomes durable, and nothing is lent.
         match thread {
-            Ok(thread) => *journal.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread),
+            Ok(thread) => *journal.thread.locked() = Some(thread),
             Err(error) => {
                 journal.done.send_modify(|done| done.failing = Some(error.to_string().into()));
                 tracing::error!(%error, "the thread of the store cannot start: nothing is lent");
@@ -105,7 +106,7 @@ impl Journal {
     pub(crate) fn finish(&self) {
         self.done.send_modify(|done| done.is_over = true);
         self.wake();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.locked().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

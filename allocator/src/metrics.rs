@@ -11,6 +11,7 @@ use crate::config::{Config, LimitConfig, Upstream};
 use lessor_ledger::registry::Registry;
 use lessor_ledger::registry::limit::Figures;
 use lessor_ledger::rejection::Reason;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::{Moment, wire};
 use limit::{LimitMetrics, Totals};
 pub(crate) use limit::{PLACES, Ranks};
@@ -23,7 +24,7 @@ use metrics_exporter_prometheus::{
 };
 pub(crate) use roots::RootMetrics;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::StoreMetrics;
 pub(crate) use upstream::{Stands, UpstreamMetrics};
@@ -205,18 +206,14 @@ impl Metrics {
     /// Registers the metrics of `upstream`.
     pub(crate) fn upstream(&self, upstream: &Upstream) -> UpstreamMetrics {
         let made = metrics::with_local_recorder(&*self.recorder, || UpstreamMetrics::new(upstream));
-        self.upstreams().insert(upstream.as_str().to_owned(), made.stands());
+        self.upstreams.locked().insert(upstream.as_str().to_owned(), made.stands());
         made
     }
 
     /// Returns the state of each upstream, present or past.
     pub(crate) fn upstreams_stand(&self) -> Vec<(String, Stands)> {
-        let read = |stands: &Mutex<Stands>| *stands.lock().unwrap_or_else(PoisonError::into_inner);
-        self.upstreams().iter().map(|(name, stands)| (name.clone(), read(stands))).collect()
-    }
-
-    fn upstreams(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Mutex<Stands>>>> {
-        self.upstreams.lock().unwrap_or_else(PoisonError::into_inner)
+        let read = |stands: &Mutex<Stands>| *stands.locked();
+        self.upstreams.locked().iter().map(|(name, stands)| (name.clone(), read(stands))).collect()
     }
 
     /// Metrics of roots in a shared store.
@@ -275,7 +272,7 @@ impl Metrics {
         self.store.fails(store_fails);
         self.epoch.set(scraped.epoch as f64);
         self.sessions.set(scraped.sessions as f64);
-        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limits = self.limits.locked();
         let Limits { named, epoch, published, wrong } = &mut *limits;
         if epoch.replace(scraped.epoch) != Some(scraped.epoch) {
             published.clear();
@@ -322,7 +319,7 @@ impl Metrics {
 
     /// Publishes the ranks of the limits that were looked at.
     pub(crate) fn rank(&self, ranks: &BTreeMap<String, Ranks>) {
-        let limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = self.limits.locked();
         limits.named.iter().for_each(|(name, limit)| limit.rank(ranks.get(name)));
     }
 

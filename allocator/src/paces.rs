@@ -3,10 +3,11 @@
 
 use lessor_ledger::share::Owner;
 use lessor_protocol::Moment;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::moment::nanos;
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Largest burst: exchanges that an identity may do in this time may come at once.
@@ -47,8 +48,7 @@ impl Paces {
             return Ok(());
         }
         let place = usize::try_from((owner.0 >> 1) % PARTS as u64).unwrap_or(0);
-        // Plain moments: no panic elsewhere can have left them half changed.
-        let mut known = self.parts[place].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.parts[place].locked();
         if known.len() >= REMEMBERED && !known.contains_key(&owner) {
             // An identity that is not ahead of its pace is like one that never asked.
             known.retain(|_, due| *due > now);

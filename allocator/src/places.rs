@@ -1,7 +1,8 @@
 //! Bounds the places of each holder: one that took all places would leave none for others.
 
+use lessor_protocol::locked::Locked;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Places taken by each holder. A holder without places is not remembered.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ impl<K: Ord + Copy> Places<K> {
 
     /// Takes `count` more places for `holder`. Returns whether it may have that many.
     pub(crate) fn take(&self, holder: K, count: usize) -> bool {
-        let mut all = self.lock();
+        let mut all = self.taken.locked();
         let before = all.get(&holder).copied().unwrap_or_default();
         let sum = before.checked_add(count).filter(|sum| *sum <= self.max);
         if let Some(sum) = sum.filter(|sum| *sum > 0) {
@@ -46,7 +47,7 @@ impl<K: Ord + Copy> Places<K> {
 
     /// Gives `count` places of `holder` back.
     pub(crate) fn give_back(&self, holder: K, count: usize) {
-        let mut all = self.lock();
+        let mut all = self.taken.locked();
         if let Some(taken) = all.get_mut(&holder) {
             *taken = taken.saturating_sub(count);
             if *taken == 0 {
@@ -57,12 +58,7 @@ impl<K: Ord + Copy> Places<K> {
 
     #[cfg(test)]
     pub(crate) fn holders(&self) -> usize {
-        self.lock().len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<K, usize>> {
-        // Plain numbers: no panic elsewhere can have left them half changed.
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.locked().len()
     }
 }
 

@@ -22,12 +22,13 @@ use lessor_ledger::overrides::Suspensions;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::Registry;
 use lessor_ledger::steering::Course;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::trace::Cause;
 use lessor_protocol::{Moment, PERMITS_MAX, entropy};
 use served::Standing;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 use tokio::sync::watch;
 use turns::Turns;
 pub(crate) use turns::{Reader, TooManyWait, Turn};
@@ -232,35 +233,30 @@ impl Shared {
 
     /// Returns what was wrong with the file at the last read, if anything: its previous content stays in force.
     pub(crate) fn file_fails(&self) -> Option<String> {
-        self.file_state().problem.clone()
+        self.file.locked().problem.clone()
     }
 
     /// Returns the limits that stay though the file no longer has them, unless they were removed over the API since.
     pub(crate) fn kept_limits(&self) -> Vec<String> {
-        let kept = self.file_state().kept.clone();
+        let kept = self.file.locked().kept.clone();
         let limits = self.limits();
         kept.into_iter().filter(|name| limits.contains_key(name)).collect()
     }
 
     /// Returns the settings that the file changes and that need a restart.
     pub(crate) fn needs_restart(&self) -> Vec<&'static str> {
-        self.file_state().needs_restart.clone()
+        self.file.locked().needs_restart.clone()
     }
 
     /// Records that the file was applied: the limits that stay though it does not have them, and the settings that need
     /// a restart.
     pub(crate) fn file_was_read(&self, kept: Vec<String>, needs_restart: Vec<&'static str>) {
-        *self.file_state() = FileState { problem: None, kept, needs_restart };
+        *self.file.locked() = FileState { problem: None, kept, needs_restart };
     }
 
     /// Records that the file has a `problem`.
     pub(crate) fn file_was_refused(&self, problem: String) {
-        self.file_state().problem = Some(problem);
-    }
-
-    fn file_state(&self) -> MutexGuard<'_, FileState> {
-        // Each write replaces whole values.
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file.locked().problem = Some(problem);
     }
 
     /// Applies suspensions of the shared store, unless later ones are known. `there` is the time of the store. Tasks

@@ -5,8 +5,9 @@ use crate::config::{Config, StoreConfig};
 use crate::overrides::{self, Overrides};
 use crate::uplink::LastHost;
 use lessor_ledger::overrides::Suspensions;
+use lessor_protocol::locked::Locked;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Most names of allocators that are kept.
 const NAMES_MAX: usize = 100;
@@ -65,7 +66,7 @@ impl SharedStoreStatus {
 
     /// Returns why the store is of no use, if it does not answer, or not well.
     pub(crate) fn silence(&self) -> Option<String> {
-        let silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        let silence = self.silence.locked();
         let awaited = silence.is_awaited.then(|| "the store has not answered yet".to_owned());
         silence.signing.clone().or(awaited).or(silence.exchanging.clone())
     }
@@ -78,7 +79,7 @@ impl SharedStoreStatus {
 
     /// Records why `work` with the store fails; `None` if it succeeds. That says nothing of the other work.
     pub(crate) fn fell_silent(&self, work: Work, why: Option<String>) {
-        let mut silence = self.silence.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut silence = self.silence.locked();
         match work {
             Work::Signing => (silence.is_awaited, silence.signing) = (false, why),
             Work::Exchanging => silence.exchanging = why,
@@ -102,14 +103,12 @@ impl SharedStoreStatus {
     /// Locks the limits as far as they are known. A task that changes limits by them keeps the guard until it is done,
     /// so that each limit goes by the version in here. A task that has locked the registry never waits for this guard.
     pub(crate) fn overrides(&self) -> MutexGuard<'_, Overrides> {
-        // Replaced as a whole: no panic can have left it half changed.
-        self.overrides.lock().unwrap_or_else(PoisonError::into_inner)
+        self.overrides.locked()
     }
 
     /// Locks the newest known suspensions. A task that applies them keeps the guard until it is done.
     pub(crate) fn suspensions(&self) -> MutexGuard<'_, Suspensions> {
-        // Replaced as a whole: no panic can have left it half changed.
-        self.suspensions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.suspensions.locked()
     }
 
     /// Returns the host of the store that the next decision asks first.
@@ -161,7 +160,7 @@ impl SharedStoreStatus {
 
     /// Returns the names of the allocators that lend from the store, this one among them; at most a hundred.
     pub(crate) fn here(&self) -> Vec<String> {
-        self.here.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.here.locked().clone()
     }
 
     /// Records the names of the allocators that lend from the store. Returns their number.
@@ -170,7 +169,7 @@ impl SharedStoreStatus {
         let all = names.len();
         names.sort_unstable();
         names.truncate(NAMES_MAX);
-        *self.here.lock().unwrap_or_else(PoisonError::into_inner) = names;
+        *self.here.locked() = names;
         all
     }
 }

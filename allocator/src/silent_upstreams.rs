@@ -2,9 +2,10 @@
 //! store that does not answer is in [`crate::shared_store_status`].
 
 use crate::config::Upstream;
+use lessor_protocol::locked::Locked;
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The upstreams that were asked last in vain. An upstream that was never asked is not among them.
 #[derive(Debug, Default)]
@@ -16,7 +17,7 @@ pub(crate) struct SilentUpstreams {
 impl SilentUpstreams {
     /// Records whether `upstream` is silent.
     pub(crate) fn note(&self, upstream: &Upstream, is_silent: bool) {
-        let mut silent = self.lock();
+        let mut silent = self.silent.locked();
         if is_silent {
             silent.insert(upstream.clone());
         } else {
@@ -32,11 +33,6 @@ impl SilentUpstreams {
 
     /// Returns them all.
     pub(crate) fn all(&self) -> BTreeSet<Upstream> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<Upstream>> {
-        // Changed in one step: no panic can have left it half changed.
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+        self.silent.locked().clone()
     }
 }

@@ -15,13 +15,14 @@ use crate::limits::Server;
 use crate::print::print;
 use crate::runtime;
 use lessor_protocol::CLOCK;
+use lessor_protocol::locked::Locked;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rows::{Look, Row};
 use screen::{Next, Screen};
 use serde_json::Value;
 use std::io::IsTerminal as _;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::runtime::Builder;
 
@@ -78,7 +79,7 @@ async fn look(server: &Server) -> Result<Look, Failure> {
 /// Looks at the interval `every`, also at the limit that is `chosen`, and sends the result.
 async fn ask(server: Server, every: Duration, chosen: Arc<Mutex<Option<String>>>, seen: SyncSender<Seen>) {
     loop {
-        let of = chosen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let of = chosen.locked().clone();
         let found = match look(&server).await {
             Ok(look) => {
                 let top = match &of {
@@ -117,7 +118,7 @@ fn watch(
         {
             match screen.press(key) {
                 Next::Go => {}
-                Next::Look(name) => *chosen.lock().unwrap_or_else(PoisonError::into_inner) = name,
+                Next::Look(name) => *chosen.locked() = name,
                 Next::Quit => return Ok(()),
             }
         }

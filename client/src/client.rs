@@ -10,10 +10,11 @@ use crate::shared::Shared;
 use crate::ticks::{HotClock, Ticks};
 use crate::transport::{Credentials, ExchangeError, Transport, shown};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::{ClockBounds, NodeName};
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
@@ -153,7 +154,7 @@ impl Client {
     /// Dropping the future does not undo the shutdown: the client says goodbye in the background. Another call waits
     /// for it.
     pub async fn shutdown(&self) {
-        let stop = self.task.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let stop = self.task.stop.locked().take();
         if let Some(stop) = stop {
             // An error means that the runtime is gone, and the task with it.
             let _ = stop.send(());

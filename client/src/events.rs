@@ -2,7 +2,8 @@
 //! depends on one.
 
 use lessor_protocol::Fallback;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use lessor_protocol::locked::Locked;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -111,7 +112,7 @@ impl Teller {
     /// Sends `event` to all listeners, if there are any.
     pub(crate) fn tell(&self, event: Event) {
         // Sent without the lock: the waker of a listener is foreign code, and may subscribe.
-        let sender = self.sender().clone();
+        let sender = self.0.locked().clone();
         if let Some(sender) = sender {
             // An error means that there is no listener.
             let _ = sender.send(event);
@@ -120,7 +121,7 @@ impl Teller {
 
     /// Sends [`Event::Closed`], and nothing after it.
     pub(crate) fn close(&self) {
-        let sender = self.sender().take();
+        let sender = self.0.locked().take();
         if let Some(sender) = sender {
             let _ = sender.send(Event::Closed);
         }
@@ -130,12 +131,7 @@ impl Teller {
     pub(crate) fn listen(&self) -> Events {
         // After the last event: the receiver of a sender that is dropped at once.
         let last = || broadcast::Sender::new(1).subscribe();
-        Events(self.sender().as_ref().map_or_else(last, broadcast::Sender::subscribe))
-    }
-
-    fn sender(&self) -> MutexGuard<'_, Option<broadcast::Sender<Event>>> {
-        // The sender is a handle: no panic can have left it half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        Events(self.0.locked().as_ref().map_or_else(last, broadcast::Sender::subscribe))
     }
 }
 

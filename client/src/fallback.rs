@@ -5,11 +5,12 @@ use crate::events::Event;
 use crate::local_pool::{CLOCK, Condition, LocalPool};
 use crate::shared::Shared;
 use lessor_holder::safe_allowance::{Paid, SafeAllowance};
+use lessor_protocol::locked::Locked;
 use lessor_protocol::rare::Rare;
 use lessor_protocol::{ClockBounds, Fallback, Moment, SafeShare};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 // What events have said, in one word:   2       1 .. 0
@@ -49,7 +50,7 @@ impl Standby {
     /// Takes in the safe share, if any, of the answer to an ask that was first sent at `first_sent`.
     pub(crate) fn tell_share(&self, share: Option<SafeShare>, first_sent: Moment, clocks: ClockBounds) {
         if share.is_some() {
-            self.allowance().tell(share, first_sent, clocks);
+            self.allowance.locked().tell(share, first_sent, clocks);
         }
     }
 
@@ -114,29 +115,29 @@ impl Standby {
         if !self.is(Fallback::SafeShare) {
             return None;
         }
-        self.allowance().unusual()?.try_take(permits, now)
+        self.allowance.locked().unusual()?.try_take(permits, now)
     }
 
     /// Undoes [`Standby::take_share`].
     pub(crate) fn put_back_share(&self, taken: Paid) {
-        self.allowance().put_back(taken);
+        self.allowance.locked().put_back(taken);
     }
 
     /// Charges the safe share for `permits` that were spent without asking it. Returns false if the share does not
     /// apply now.
     pub(crate) fn owe_share(&self, permits: u64, now: Moment) -> bool {
         let pays = |allowance: &mut SafeAllowance| allowance.owe(permits, now);
-        self.is(Fallback::SafeShare) && self.allowance().unusual().is_some_and(pays)
+        self.is(Fallback::SafeShare) && self.allowance.locked().unusual().is_some_and(pays)
     }
 
     /// Whether any of the safe share may be spent, now or later.
     pub(crate) fn has_share(&self) -> bool {
-        self.allowance().wait(1, CLOCK.now()).is_some()
+        self.allowance.locked().wait(1, CLOCK.now()).is_some()
     }
 
     /// Time until the safe share has `permits`; `None` if it does not apply now, or never will have them.
     pub(crate) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
-        if self.is(Fallback::SafeShare) { self.allowance().wait(permits, now) } else { None }
+        if self.is(Fallback::SafeShare) { self.allowance.locked().wait(permits, now) } else { None }
     }
 
     /// Counts permits that passed because no allocator answers. Returns false if they passed for another reason.
@@ -160,14 +161,14 @@ impl Standby {
 
     /// Whether no window still holds a spend from the safe share.
     pub(crate) fn is_forgettable(&self, now: Moment) -> bool {
-        self.allowance().is_forgettable(now)
+        self.allowance.locked().is_forgettable(now)
     }
 
     /// Takes over the spends of `earlier` from its safe share.
     pub(crate) fn inherit(&self, earlier: &Standby) {
-        let mut earlier = earlier.allowance().clone();
+        let mut earlier = earlier.allowance.locked().clone();
         if let Some(earlier) = earlier.unusual() {
-            self.allowance().inherit(earlier);
+            self.allowance.locked().inherit(earlier);
         }
     }
 
@@ -179,7 +180,7 @@ impl Standby {
     /// Whether no safe share was told: a share takes memory of its own.
     #[cfg(test)]
     pub(crate) fn takes_no_room(&self) -> bool {
-        self.allowance().is_usual()
+        self.allowance.locked().is_usual()
     }
 
     fn expect(&self, fallback: Fallback) {
@@ -195,11 +196,6 @@ impl Standby {
     /// Whether the limit is in `fallback` now.
     fn is(&self, fallback: Fallback) -> bool {
         self.active.load(Ordering::Relaxed) && self.fallback() == fallback
-    }
-
-    fn allowance(&self) -> MutexGuard<'_, Rare<SafeAllowance>> {
-        // Numbers: no panic can have left them half changed.
-        self.allowance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

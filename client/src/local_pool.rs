@@ -30,11 +30,12 @@ use crate::tally::{Tally, Totals};
 use crate::ticks::Ticks;
 use crate::wake_list::WakeList;
 use lessor_holder::refill::Seen;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::rare::Rare;
 use lessor_protocol::{Clock, Moment, Tick};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use crate::slow_path_flags::SlowPathFlags;
@@ -330,8 +331,7 @@ impl LocalPool {
 
     /// Locks the line, and returns it with the flags that count the permits it wants.
     pub(crate) fn line(&self) -> (MutexGuard<'_, Rare<Line>>, &SlowPathFlags) {
-        // A line is a list of wakers: no panic elsewhere can have left it half changed.
-        (self.cold.line.lock().unwrap_or_else(PoisonError::into_inner), self.slow_path())
+        (self.cold.line.locked(), self.slow_path())
     }
 
     /// Notes what the first in line wants, unless the limit has a steady flow. The caller holds the lock of the line.
@@ -359,6 +359,6 @@ impl LocalPool {
     }
 
     pub(crate) fn refill(&self) -> MutexGuard<'_, Refill> {
-        self.cold.refill.lock().unwrap_or_else(PoisonError::into_inner)
+        self.cold.refill.locked()
     }
 }

@@ -1,13 +1,12 @@
 //! Passes the vendor's answers on to the fleet. Callers hand in each answer, and the handle reports what is worth
 //! telling. An answer that says nothing costs a few lookups.
 
-use crate::feedback::Feedback;
 use crate::limit::Limit;
 use crate::local_pool::{CLOCK, Condition, LocalPool};
 use crate::rate_limit_headers::{HeaderNames, RateLimitHeaders};
 use http::{HeaderMap, StatusCode};
+use lessor_protocol::locked::Locked;
 use lessor_protocol::{Moment, Observed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 static KNOWN: HeaderNames = HeaderNames::known();
@@ -48,7 +47,7 @@ impl Limit {
 impl LocalPool {
     fn saw(&self, headers: &RateLimitHeaders) {
         let (now, in_hand) = (CLOCK.now(), self.available());
-        let is_urgent = lock(self.feedback_or_new()).see(headers, now, in_hand);
+        let is_urgent = self.feedback_or_new().locked().see(headers, now, in_hand);
         if !is_urgent {
             return;
         }
@@ -65,7 +64,7 @@ impl LocalPool {
     /// See [`Limit::paused`].
     fn paused(&self) -> Option<Duration> {
         let now = CLOCK.now();
-        let by_vendor = self.feedback().and_then(|feedback| lock(feedback).waits(now));
+        let by_vendor = self.feedback().and_then(|feedback| feedback.locked().waits(now));
         let is_paused = self.condition() == Condition::Paused;
         if is_paused && self.standby().has_heard_stop() {
             self.ask_if_idle(now);
@@ -94,23 +93,18 @@ impl LocalPool {
 
     /// Whether the vendor disagreed since the last call of this.
     pub(crate) fn takes_disagreement(&self) -> bool {
-        self.feedback().is_some_and(|feedback| lock(feedback).takes_disagreement())
+        self.feedback().is_some_and(|feedback| feedback.locked().takes_disagreement())
     }
 
     /// Number of answers so far in which the vendor refused.
     pub(crate) fn vendor_refused(&self) -> u64 {
-        self.feedback().map_or(0, |feedback| lock(feedback).refused())
+        self.feedback().map_or(0, |feedback| feedback.locked().refused())
     }
 
     /// Returns the observations to send with an ask that is written at `now`.
     pub(crate) fn observed(&self, now: Moment) -> Option<Observed> {
-        self.feedback().and_then(|feedback| lock(feedback).tell(now))
+        self.feedback().and_then(|feedback| feedback.locked().tell(now))
     }
-}
-
-fn lock(feedback: &Mutex<Feedback>) -> MutexGuard<'_, Feedback> {
-    // Numbers: no panic elsewhere can have left them half changed.
-    feedback.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

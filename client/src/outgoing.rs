@@ -16,13 +16,14 @@ use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
 use crate::reservation::Reservation;
 use http::Extensions;
+use lessor_protocol::locked::Locked;
 use reqwest::{Request, Response, Url};
 use reqwest_middleware::{Error, Middleware, Next};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Takes permits of one or several limits for each request, all of them or none, and observes each answer.
@@ -138,9 +139,7 @@ impl Outgoing {
 
     /// Whether no redirected request of `limit` was logged yet; it counts as logged then.
     fn is_news(&self, limit: &Limit) -> bool {
-        // A set: no panic can have left it half changed.
-        let mut redirected = self.redirected.lock().unwrap_or_else(PoisonError::into_inner);
-        redirected.insert(limit.pool().name().limit.clone())
+        self.redirected.locked().insert(limit.pool().name().limit.clone())
     }
 
     /// Reserves what `parts` cost, and returns reservations that are good now.
@@ -189,14 +188,9 @@ fn give_back(reserved: impl IntoIterator<Item = Reservation>) {
 }
 
 impl Taken {
-    fn reserved(&self) -> MutexGuard<'_, Vec<Reservation>> {
-        // A list: no panic can have left it half changed.
-        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins the call, at the cost that is reserved.
     fn begin(&self) -> Vec<Guard> {
-        self.reserved().drain(..).map(Reservation::begin).collect()
+        self.reserved.locked().drain(..).map(Reservation::begin).collect()
     }
 }
 
@@ -243,7 +237,7 @@ impl Middleware for Outgoing {
         let attempt = Attempt { extensions, farther };
         let mut parts = own.clone();
         if let Some(farther) = &attempt.farther {
-            give_back(farther.reserved().drain(..));
+            give_back(farther.reserved.locked().drain(..));
             parts.extend_from_slice(&farther.parts);
         }
         let reserved = self.reserve(&parts).await.map_err(Error::middleware)?;

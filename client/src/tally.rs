@@ -8,12 +8,13 @@ mod refused;
 
 use gauges::Gauges;
 use lessor_protocol::Fallback;
+use lessor_protocol::locked::Locked;
 use metrics::{Counter, counter, histogram};
 pub use names::HISTOGRAMS;
 pub(crate) use names::MOVES;
 use refused::Cells;
 pub(crate) use refused::Reason;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How often metrics are updated. More would be of no use: scrapers read every few seconds at best.
@@ -140,7 +141,7 @@ impl Tally {
 
     /// Adds what one pool of the limit did since it was last added.
     pub(crate) fn add(&self, more: Totals) {
-        let mut sums = self.sums();
+        let mut sums = self.sums.locked();
         sums.totals = sums.totals.with(more, u64::saturating_add);
     }
 
@@ -151,24 +152,24 @@ impl Tally {
 
     #[cfg(test)]
     pub(crate) fn totals(&self) -> Totals {
-        self.sums().totals
+        self.sums.locked().totals
     }
 
     /// Resets the current figures, before each pool adds its own by [`Tally::add_now`].
     pub(crate) fn begin(&self) {
-        self.sums().now = Now::default();
+        self.sums.locked().now = Now::default();
     }
 
     /// Adds the current figures of one pool.
     pub(crate) fn add_now(&self, pool: Now) {
-        let now = &mut self.sums().now;
+        let now = &mut self.sums.locked().now;
         *now = now.with(pool);
     }
 
     /// Updates all metrics. Everything is looked up anew, because an exporter may have been installed since the last
     /// time.
     pub(crate) fn publish(&self, fallen: Option<Fallback>) {
-        let mut sums = self.sums();
+        let mut sums = self.sums.locked();
         let Sums { totals, now, published, published_refused } = &mut *sums;
         let refused = self.refused.by_reason(*totals);
         let limit = || self.limit.clone();
@@ -204,11 +205,6 @@ impl Tally {
     fn check_seconds(&self, admitted: bool) -> metrics::Histogram {
         let outcome = if admitted { End::Admitted } else { End::Refused };
         histogram!(names::CHECK_SECONDS, "limit" => self.limit.clone(), "outcome" => outcome.name())
-    }
-
-    fn sums(&self) -> MutexGuard<'_, Sums> {
-        // Numbers: no panic can have left them half changed.
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,8 +4,9 @@
 
 use crate::feedback::Feedback;
 use crate::local_pool::LocalPool;
+use lessor_protocol::locked::Locked;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -38,14 +39,14 @@ impl Default for WakeList {
 impl WakeList {
     /// Has the task look at `pool` from now on.
     pub(crate) fn push(&self, pool: Arc<LocalPool>) {
-        if let Some(pools) = &mut *self.pools() {
+        if let Some(pools) = &mut *self.pools.locked() {
             pools.push(pool);
         }
     }
 
     /// Lets go of all pools, and of those that follow.
     pub(crate) fn close(&self) {
-        let pools = self.pools().take();
+        let pools = self.pools.locked().take();
         // After the lock is released.
         drop(pools);
     }
@@ -64,13 +65,8 @@ impl WakeList {
 
     /// Moves all pools to `known`.
     pub(crate) fn take(&self, known: &mut Vec<Arc<LocalPool>>) {
-        if let Some(pools) = &mut *self.pools() {
+        if let Some(pools) = &mut *self.pools.locked() {
             known.append(pools);
         }
-    }
-
-    fn pools(&self) -> MutexGuard<'_, Option<Vec<Arc<LocalPool>>>> {
-        // A list: no panic can have left it half changed.
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -44,6 +44,16 @@ impl Add<Duration> for Moment {
     }
 }
 
+/// Returns the moment `nanos` nanoseconds after the origin of a clock.
+pub const fn at(nanos: u64) -> Moment {
+    Moment(nanos)
+}
+
+/// Returns the moment `seconds` seconds after the origin of a clock.
+pub const fn seconds(seconds: u64) -> Moment {
+    Moment(seconds * 1_000_000_000)
+}
+
 /// Returns the moment `millis` milliseconds after the origin of a clock.
 pub const fn millis(millis: u64) -> Moment {
     Moment(millis * 1_000_000)

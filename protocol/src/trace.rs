@@ -57,12 +57,13 @@ impl Cause {
 #[cfg(feature = "opentelemetry")]
 mod led {
     use super::TRACEPARENT;
+    use crate::locked::Locked;
     use opentelemetry::Context;
     use opentelemetry::propagation::TextMapPropagator as _;
     use opentelemetry::trace::{SpanContext, TraceContextExt as _};
     use opentelemetry_sdk::propagation::TraceContextPropagator;
     use std::collections::HashMap;
-    use std::sync::{Mutex, PoisonError};
+    use std::sync::Mutex;
     use tracing::Span;
     use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
@@ -93,7 +94,7 @@ mod led {
         pub(super) fn note(&self, span: &Span) {
             if !span.is_disabled() {
                 let context = span.context().span().span_context().clone();
-                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(context);
+                *self.0.locked() = Some(context);
             }
         }
 
@@ -101,7 +102,7 @@ mod led {
             if span.is_disabled() {
                 return;
             }
-            let context = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let context = self.0.locked().take();
             if let Some(context) = context.filter(SpanContext::is_valid) {
                 let _ = span.set_parent(Context::new().with_remote_span_context(context));
             }

@@ -13,6 +13,7 @@ use crate::edges::{EDGES, Edge};
 use crate::faults::{Fault, Faults};
 use crate::live::{Act, Live};
 use crate::network::Latency;
+use crate::remade::{remade, with_options};
 use crate::setup::{Setup, plan};
 use crate::text::bare;
 use crate::traffic::Workload;
@@ -251,38 +252,20 @@ pub(crate) fn with_or_without_cap(rng: &mut fastrand::Rng, rules: &[Rule]) -> Ve
 fn resized(rng: &mut fastrand::Rng, rules: &[Rule], keeps_flow: bool) -> Vec<Rule> {
     let keeps_flow = keeps_flow || rng.bool();
     let percent = log_uniform(rng, 5, 1_000);
-    let part = |limit: u64| (limit * percent / 100).max(1);
+    let part = |whole: u64| if whole == 0 { 0 } else { (whole * percent / 100).max(1) };
     let resized = rules.iter().map(|rule| match rule {
         Rule::SlidingWindow(rule) => {
             let margin = if rng.bool() { rule.margin() } else { rule.per() / rng.u32(2..=20) };
             SlidingWindow::try_new(part(rule.limit()), rule.per(), margin).map(Rule::SlidingWindow)
         }
-        Rule::SlidingLog(rule) => {
-            SlidingWindow::try_new(part(rule.limit()), rule.per(), rule.margin()).map(Rule::SlidingLog)
-        }
-        Rule::FixedWindow(rule) => FixedWindow::of(part(rule.limit()), rule.windows()).map(Rule::FixedWindow),
-        Rule::LeakyBucket(rule) if keeps_flow => Ok(Rule::LeakyBucket(*rule)),
-        Rule::LeakyBucket(rule) => {
-            let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
-            LeakyBucket::try_new(part(rule.burst()), refill, rule.per()).map(Rule::LeakyBucket)
-        }
-        Rule::Concurrency(rule) => {
-            Concurrency::try_new(part(rule.limit()), rule.longest()).map(Rule::Concurrency)
-        }
+        Rule::LeakyBucket(_) if keeps_flow => Ok(*rule),
         Rule::TokenBucket(rule) => {
-            let refill = if rule.refill() == 0 { 0 } else { part(rule.refill()) };
             let capacity = part(rule.capacity());
-            let bucket = TokenBucket::try_new(capacity, refill, rule.per(), capacity);
-            let bucket = bucket.and_then(|bucket| bucket.with_refill_style(rule.refill_style()));
-            let bucket = match rule.debt() {
-                0 => bucket,
-                debt => bucket.and_then(|bucket| bucket.with_debt(part(debt))),
-            };
-            let bucket = match rule.warm_up() {
-                Some(warm_up) => bucket.and_then(|bucket| bucket.with_warm_up(warm_up)),
-                None => bucket,
-            };
-            bucket.map(Rule::TokenBucket)
+            let full = TokenBucket::try_new(capacity, part(rule.refill()), rule.per(), capacity);
+            full.and_then(|bucket| with_options(bucket, rule, part(rule.debt())))
+        }
+        Rule::SlidingLog(_) | Rule::FixedWindow(_) | Rule::Concurrency(_) | Rule::LeakyBucket(_) => {
+            remade(rule, part, |per| per)
         }
     });
     resized.collect::<Result<_, _>>().expect("numbers in range")

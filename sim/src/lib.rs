@@ -7,7 +7,7 @@
 //! The fleet, in reading order:
 //! - the setup: [`setup`] (what is simulated), [`text`] (the setup as a line), [`generator`] (setups from seeds) with
 //!   [`edges`] (of calendars), [`topology`] (one allocator, regions below it, or several that share a store),
-//!   [`limits`] (as an operator configures them);
+//!   [`limits`] (as an operator configures them), `remade` (rules with other numbers);
 //! - its surroundings: [`clock`], [`traffic`], [`network`], [`faults`], [`live`] (what operators do);
 //! - nodes: [`node`], [`desk`] (a limit at a node), [`adversary`] (a node that breaks the protocol), [`policy`] and
 //!   [`rival`] (other ways to size leases);
@@ -36,6 +36,7 @@ pub mod oracle;
 pub mod oracles;
 pub mod policy;
 pub mod reference;
+mod remade;
 pub mod replay;
 pub mod rival;
 pub mod setup;

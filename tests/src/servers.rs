@@ -5,12 +5,13 @@ use crate::shim::Shim;
 use crate::wire::Wire;
 use lessor_allocator::cells::private::{PrivateServer, Setting, postgres_program};
 use lessor_allocator::cells::{CellsConfig, StoreKind};
+use lessor_protocol::locked::Locked;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -23,7 +24,7 @@ fn template() -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let folder = PathBuf::from(std::env::var_os(TEMPLATES)?);
     let (template, made) = (folder.join("postgres"), folder.join(format!("postgres-{}", std::process::id())));
-    let _making = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _making = ONE_AT_A_TIME.locked();
     if !template.exists() {
         PrivateServer::prepare_postgres(&made).unwrap_or_else(|error| panic!("{}: {error}", made.display()));
         // If another process was faster, its cluster serves as well.

@@ -8,12 +8,13 @@
 use lessor::Limit;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{CLOCK, Moment};
 use lessor_sim::reference::{Spend, breach};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Pause of a caller that was refused.
@@ -70,29 +71,29 @@ impl Vendor {
 
     /// Calls admitted so far.
     pub fn count(&self) -> u64 {
-        self.admissions().len() as u64
+        self.admissions.locked().len() as u64
     }
 
     /// Calls that were certainly admitted after `moment`.
     pub fn count_after(&self, moment: Moment) -> usize {
-        self.admissions().iter().filter(|admission| admission.after > moment).count()
+        self.admissions.locked().iter().filter(|admission| admission.after > moment).count()
     }
 
     /// The longest time without an admitted call, between the first and the last.
     pub fn longest_gap(&self) -> Duration {
-        let mut by: Vec<Moment> = self.admissions().iter().map(|admission| admission.by).collect();
+        let mut by: Vec<Moment> = self.admissions.locked().iter().map(|admission| admission.by).collect();
         by.sort_unstable();
         by.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
     }
 
     /// Adds the admissions of another vendor to these.
     pub fn merge(&self, other: &Vendor) {
-        self.admissions().extend_from_slice(&other.admissions());
+        self.admissions.locked().extend_from_slice(&other.admissions.locked());
     }
 
     /// Describes the first window that certainly holds more calls than the contract allows.
     pub fn breach(&self) -> Option<String> {
-        let admissions = self.admissions();
+        let admissions = self.admissions.locked();
         let mut after: Vec<u64> = admissions.iter().map(|admission| admission.after.as_nanos()).collect();
         let mut by: Vec<u64> = admissions.iter().map(|admission| admission.by.as_nanos()).collect();
         after.sort_unstable();
@@ -110,11 +111,7 @@ impl Vendor {
 
     fn admit(&self, after: Moment) {
         let by = CLOCK.now();
-        self.admissions().push(Admission { after, by });
-    }
-
-    fn admissions(&self) -> MutexGuard<'_, Vec<Admission>> {
-        self.admissions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.admissions.locked().push(Admission { after, by });
     }
 }
 
@@ -142,7 +139,8 @@ mod tests {
         let vendor = Vendor::new(2, Duration::from_nanos(100));
         let at = Moment::from_nanos;
         vendor
-            .admissions()
+            .admissions
+            .locked()
             .extend(spans.iter().map(|&(after, by)| Admission { after: at(after), by: at(by) }));
         vendor.breach().is_none()
     }

@@ -15,10 +15,11 @@ use super::outcome::{self, became_another};
 use super::url::EtcdPlace;
 use super::{CellsConfig, CellsError, Loaded, Password, Swap, Swapped, Timeline, VALUE_MAX, tls};
 use axum::body::Bytes;
+use lessor_protocol::locked::Locked;
 use lessor_tls::Encryptor;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::time::timeout;
 
 /// Attempts to read the mark of the timeline, which is made if there is none. Each time an operator may delete it.
@@ -46,7 +47,7 @@ impl Shared {
     }
 
     fn seen<T>(&self, what: impl FnOnce(&mut Seen) -> T) -> T {
-        what(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        what(&mut self.seen.locked())
     }
 }
 

@@ -3,8 +3,9 @@
 
 use super::{CellsError, Loaded, Swap, Swapped, Table, Timeline};
 use lessor_protocol::entropy;
+use lessor_protocol::locked::Locked;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Outcome of a call of a [`Memory`] that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Memory {
 
     /// Calls `look` with the table, which may do what no caller of a store can.
     pub fn with<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
-        look(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.table.locked())
     }
 
     pub(super) fn load(&self, names: &[String]) -> Result<Loaded, CellsError> {
@@ -57,7 +58,7 @@ impl Memory {
 
     fn call<T>(&self, what: impl FnOnce(&mut Table) -> Result<T, CellsError>) -> Result<T, CellsError> {
         let fault = match &self.faults {
-            Some(next) => next.lock().unwrap_or_else(PoisonError::into_inner)(),
+            Some(next) => next.locked()(),
             None => Fault::None,
         };
         let unreachable = || CellsError::Unreachable("a fault".to_owned());

@@ -1,8 +1,9 @@
 //! Metrics of an upstream: whether it answers, how fast, and with what.
 
 use crate::config::Upstream;
+use lessor_protocol::locked::Locked;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The metrics of one upstream.
@@ -56,7 +57,7 @@ impl UpstreamMetrics {
     }
 
     fn note(&self, stands: Stands) {
-        *self.stands.lock().unwrap_or_else(PoisonError::into_inner) = stands;
+        *self.stands.locked() = stands;
     }
 
     /// Returns a handle of the state.

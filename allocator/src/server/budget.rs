@@ -8,9 +8,10 @@ use crate::http;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
+use lessor_protocol::locked::Locked;
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -91,19 +92,19 @@ impl Default for Budget {
 impl Budget {
     /// Begins a request.
     pub(super) fn begin(self: &Arc<Self>) -> Begun {
-        let mut used = self.used();
+        let mut used = self.0.locked();
         (used.requests, used.busy_at, used.was_asked) = (used.requests + 1, used.looks, true);
         Begun { budget: self.clone(), reserved: 0 }
     }
 
     /// Whether a request has come over HTTP/2.
     pub(super) fn is_used(&self) -> bool {
-        self.used().was_asked
+        self.0.locked().was_asked
     }
 
     /// Checks the bounds; to be called every [`LOOK_EVERY`].
     pub(super) fn look(&self) -> Found {
-        let mut used = self.used();
+        let mut used = self.0.locked();
         used.looks = used.looks.saturating_add(1);
         used.frames = FRAMES_BURST.min(used.frames + FRAMES_PER_LOOK);
         let oldest = used.pieces.first_key_value().map(|(_, look)| *look);
@@ -121,21 +122,16 @@ impl Budget {
 
     /// Allows `count` more frames.
     pub(super) fn give_frames(&self, count: u32) {
-        let mut used = self.used();
+        let mut used = self.0.locked();
         used.frames = FRAMES_BURST.min(used.frames.saturating_add(count));
     }
 
     /// Takes `count` frames. Returns whether that many were allowed.
     pub(super) fn take_frames(&self, count: u32) -> bool {
-        let mut used = self.used();
+        let mut used = self.0.locked();
         let left = used.frames.checked_sub(count);
         used.frames = left.unwrap_or_default();
         left.is_some()
-    }
-
-    fn used(&self) -> MutexGuard<'_, Used> {
-        // Plain numbers: no panic elsewhere can have left them half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -156,7 +152,7 @@ impl Begun {
     }
 
     fn reserve(&mut self, size: usize) -> bool {
-        let mut used = self.budget.used();
+        let mut used = self.budget.0.locked();
         if used.untaken > 0 && used.untaken.saturating_add(size) > UNTAKEN_MAX {
             return false;
         }
@@ -170,7 +166,7 @@ impl Begun {
         if bytes.is_empty() {
             return bytes;
         }
-        let mut used = self.budget.used();
+        let mut used = self.budget.0.locked();
         let number = used.next_piece;
         let look = used.looks;
         used.pieces.insert(number, look);
@@ -185,7 +181,7 @@ impl Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        let mut used = self.budget.used();
+        let mut used = self.budget.0.locked();
         (used.requests, used.busy_at) = (used.requests - 1, used.looks);
         used.untaken -= self.reserved;
     }
@@ -206,7 +202,7 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        let mut used = self.budget.used();
+        let mut used = self.budget.0.locked();
         used.pieces.remove(&self.number);
         used.untaken -= self.bytes.len();
     }
@@ -275,7 +271,7 @@ mod tests {
         drop((made, held));
         let larger = Response::new(Body::from(vec![b'x'; UNTAKEN_MAX * 2]));
         assert_eq!(budget.begin().answer(larger).status(), 200, "alone it may be of any size");
-        let used = budget.used();
+        let used = budget.0.locked();
         assert_eq!((used.untaken, used.requests, used.pieces.len()), (0, 0, 0), "nothing is left behind");
     }
 

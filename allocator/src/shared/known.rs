@@ -6,10 +6,11 @@ use crate::config::{LimitConfig, Upstream};
 use crate::events::BY_NODES_MAX;
 use lessor_ledger::roots::parents_of;
 use lessor_ledger::share::Owner;
+use lessor_protocol::locked::Locked;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 /// The limits in force. It derefs to the limits by name.
 #[derive(Debug, Default)]
@@ -135,8 +136,7 @@ impl Shared {
     }
 
     pub(super) fn limits(&self) -> MutexGuard<'_, Known> {
-        // No panic elsewhere can have left it half changed.
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.limits.locked()
     }
 
     /// Returns the limits that are below others, each with its parent, see [`parents_of`].

@@ -10,8 +10,9 @@ use crate::memory::ShortMemory;
 use crate::open_secrets::OpenSecrets;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::Moment;
+use lessor_protocol::locked::Locked;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How long an unusable answer of an upstream is a warning. An upstream that lends nothing is asked at least this often
@@ -50,7 +51,7 @@ impl UnfitAnswers {
     /// Records an answer of `upstream` for `limit` that came at `now`. Returns whether to log it: another detail was
     /// logged last, or the same one long ago. Of many limits some are recorded.
     pub(crate) fn note(&self, upstream: &str, limit: &str, now: Moment, detail: &str) -> bool {
-        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.0.locked();
         answers.retain(|_, answer| now.since(answer.last.0) < UNFIT_FOR);
         let name = (upstream.to_owned(), limit.to_owned());
         if answers.len() >= UNFIT_MAX && !answers.contains_key(&name) {
@@ -70,7 +71,7 @@ impl UnfitAnswers {
 
     /// Returns a warning about each limit whose last unusable answer is recent.
     pub(crate) fn warnings(&self, now: Moment) -> Vec<String> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.0.locked();
         let recent = last.iter().filter(|(_, answer)| now.since(answer.last.0) < UNFIT_FOR);
         let warning = |(upstream, limit): &(String, String), detail: &str| {
             format!("{upstream} does not lend {}: {detail}", quoted(limit))

@@ -6,8 +6,9 @@ use super::Shared;
 use crate::addresses::Address;
 use crate::places::{Place, Places};
 use lessor_ledger::share::Owner;
+use lessor_protocol::locked::Locked;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 /// Most requests that have a turn or wait for one. Each that waits holds its connection and its head. Far more than
@@ -97,7 +98,7 @@ impl Turns {
 
     fn line(&self, reader: Reader) -> Arc<Semaphore> {
         // Nothing here panics half way.
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = self.lines.locked();
         lines.retain(|_, line| line.strong_count() > 0);
         let known = lines.get(&reader).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {

@@ -11,10 +11,11 @@ use crate::shared::{Reader, Shared, Turn};
 use lessor_ledger::overrides::{
     Decision, Next, OverridesFull, Publish, PublishError, Published, SuspensionsFull,
 };
+use lessor_protocol::locked::Locked;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep, timeout};
 
@@ -130,13 +131,6 @@ async fn turn<'a>(
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastHost(Arc<Mutex<Option<Cells>>>);
 
-impl LastHost {
-    fn lock(&self) -> MutexGuard<'_, Option<Cells>> {
-        // Replaced as a whole: no panic can have left it half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The connection of a decision. Dropping it keeps the host for the next decision, whatever became of this one. Nothing is
 /// kept of a cluster: its master may be gone, and each decision would ask the same one again.
 struct Connection {
@@ -147,7 +141,7 @@ struct Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let is_cluster = matches!(self.cells, Cells::Cluster(_));
-        *self.last.lock() = (!is_cluster).then(|| self.cells.another());
+        *self.last.0.locked() = (!is_cluster).then(|| self.cells.another());
     }
 }
 
@@ -156,7 +150,7 @@ fn connection(shared: &Shared) -> Result<Connection, Unpublished> {
         return Err(Unpublished::Unreachable("there is none".to_owned()));
     };
     let last = shared.shared_store_status().last_host().clone();
-    let known = last.lock().take();
+    let known = last.0.locked().take();
     let cells = known.map_or_else(|| Cells::new(&store.cells), Ok);
     let cells = cells.map_err(|error| Unpublished::Unreachable(error.to_string()))?;
     Ok(Connection { cells, last })
@@ -347,7 +341,7 @@ mod tests {
         for (url, is_kept) in [(cluster, false), (one, true)] {
             let shared = shared(url, "80ms");
             drop(connection(&shared).expect("a store"));
-            assert_eq!(shared.shared_store_status().last_host().lock().is_some(), is_kept, "{url}");
+            assert_eq!(shared.shared_store_status().last_host().0.locked().is_some(), is_kept, "{url}");
         }
     }
 }

@@ -3,7 +3,6 @@
 mod floor;
 pub(crate) mod keyed;
 pub(crate) mod lessor;
-mod own_part;
 mod peers;
 
 use crate::sample::Case;
@@ -13,7 +12,6 @@ use std::error::Error;
 /// Returns every row, in the order of the table.
 pub(crate) fn all(fleet: &Fleet) -> Result<Vec<Case>, Box<dyn Error>> {
     let mut cases = floor::cases();
-    cases.extend(own_part::cases());
     cases.extend(fleet.cases());
     cases.extend(keyed::cases());
     cases.extend(peers::cases()?);

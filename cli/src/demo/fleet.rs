@@ -1,7 +1,7 @@
 //! The node processes of a demo, started from this same program. They get orders over stdin and report over stdout.
 //! Their stdin closes when this process ends, however it ends, and a node whose stdin closes exits at once.
 
-use super::line::{Found, Job, News, Order, Tally};
+use super::line::{DealtCall, Found, Job, News, Order, Tally};
 use crate::failure::Failure;
 use lessor_protocol::Moment;
 use serde::Serialize;
@@ -36,6 +36,24 @@ pub(crate) struct Done {
     pub(crate) tally: Tally,
     /// Its findings; none if it died.
     pub(crate) found: Option<Found>,
+}
+
+/// Returns the client and the instant of each admission on any node. `hands` are the calls of each node.
+pub(crate) fn admissions<'a>(
+    hands: &'a [Vec<DealtCall>],
+    done: &'a [Done],
+) -> impl Iterator<Item = (&'a str, Moment)> {
+    hands.iter().zip(done).flat_map(|(calls, node)| {
+        let instants = if let Some(Found::Replay(instants)) = &node.found { &instants[..] } else { &[] };
+        let client = |call: u32| calls[call as usize].client.as_str();
+        instants.iter().map(move |&(call, at_ns)| (client(call), Moment::from_nanos(at_ns)))
+    })
+}
+
+#[cfg(test)]
+pub(crate) fn replayed(admitted: &[(u32, u64)]) -> Done {
+    let tally = Tally { counts: vec![super::line::Count::default()], ..Tally::default() };
+    Done { tally, found: Some(Found::Replay(admitted.to_vec())) }
 }
 
 #[derive(Debug)]

@@ -9,8 +9,8 @@ mod trace;
 
 use super::LOG_LEVEL;
 use super::allocator::Hosted;
-use super::fleet::{Done, Fleet};
-use super::line::{DealtCall, Found, Job, Tally};
+use super::fleet::{Done, Fleet, admissions};
+use super::line::{DealtCall, Job, Tally};
 use super::progress::{Progress, follow};
 use super::targets;
 use crate::args::DemoArgs;
@@ -101,14 +101,8 @@ fn central_admits(requests: &[Request]) -> u64 {
 /// Returns the most admissions of any client in any window, over all nodes.
 fn most_of_any_client(hands: &[Vec<DealtCall>], done: &[Done], window: Duration) -> u64 {
     let mut instants: HashMap<&str, Vec<Moment>> = HashMap::new();
-    for (calls, node) in hands.iter().zip(done) {
-        let Some(Found::Replay(admitted)) = &node.found else {
-            continue;
-        };
-        for &(call, at_ns) in admitted {
-            let client = calls[call as usize].client.as_str();
-            instants.entry(client).or_default().push(Moment::from_nanos(at_ns));
-        }
+    for (client, at) in admissions(hands, done) {
+        instants.entry(client).or_default().push(at);
     }
     let most = |instants: &mut Vec<Moment>| {
         instants.sort_unstable();
@@ -155,17 +149,10 @@ fn summary(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::line::Count;
+    use crate::demo::fleet::replayed as done;
 
     fn call(client: &str) -> DealtCall {
         DealtCall { due_ns: 0, client: client.to_owned() }
-    }
-
-    fn done(admitted: &[(u32, u64)]) -> Done {
-        Done {
-            tally: Tally { counts: vec![Count::default()], ..Tally::default() },
-            found: Some(Found::Replay(admitted.to_vec())),
-        }
     }
 
     #[test]

@@ -7,8 +7,8 @@ mod arrivals;
 mod report;
 
 use super::LOG_LEVEL;
-use super::fleet::{Done, Fleet};
-use super::line::{DealtCall, Found, Job, Tally};
+use super::fleet::{Done, Fleet, admissions};
+use super::line::{DealtCall, Job, Tally};
 use super::place::{self, Place};
 use super::progress::{Progress, follow};
 use super::served::Served;
@@ -94,12 +94,8 @@ pub(super) async fn run(args: &DemoArgs, stop: &mut Stop) -> Result<Report, Fail
 fn admitted(hands: &[Vec<DealtCall>], done: &[Done], users: usize, end: Moment) -> Vec<Vec<Moment>> {
     let mut admitted: HashMap<String, Vec<Moment>> =
         (0..users).map(|user| (arrivals::name(user), vec![])).collect();
-    for (calls, node) in hands.iter().zip(done) {
-        let Some(Found::Replay(instants)) = &node.found else { continue };
-        for &(call, at_ns) in instants.iter().filter(|(_, at_ns)| *at_ns < end.as_nanos()) {
-            let user = &calls[call as usize].client;
-            admitted.entry(user.clone()).or_default().push(Moment::from_nanos(at_ns));
-        }
+    for (user, at) in admissions(hands, done).filter(|(_, at)| *at < end) {
+        admitted.entry(user.to_owned()).or_default().push(at);
     }
     admitted.into_values().collect()
 }
@@ -148,14 +144,7 @@ fn summary(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::line::Count;
-
-    fn done(admitted: &[(u32, u64)]) -> Done {
-        Done {
-            tally: Tally { counts: vec![Count::default()], ..Tally::default() },
-            found: Some(Found::Replay(admitted.to_vec())),
-        }
-    }
+    use crate::demo::fleet::replayed as done;
 
     #[test]
     fn users_are_counted_over_all_nodes_until_the_end() {

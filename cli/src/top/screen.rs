@@ -246,13 +246,10 @@ fn words(span: Duration) -> String {
 mod tests {
     use super::*;
     use crate::top::rows::tests::look;
+    use lessor_protocol::moment::seconds as at;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use serde_json::json;
-
-    fn at(second: u64) -> Moment {
-        Moment::ORIGIN + Duration::from_secs(second)
-    }
 
     fn drawn(screen: &mut Screen, now: Moment) -> String {
         let mut terminal = Terminal::new(TestBackend::new(90, 8)).expect("memory");

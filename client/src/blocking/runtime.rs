@@ -2,9 +2,10 @@
 //! waits for wakes it. It knows nothing of limits.
 
 use crate::transport::ExchangeError;
+use lessor_protocol::locked::Locked;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
 use tokio::runtime::{Builder, Handle};
@@ -78,7 +79,7 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        let owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let owned = self.owned.locked().take();
         let Some(Owned { stop, thread }) = owned else { return };
         // An error means that the thread has ended already.
         let _ = stop.send(());

@@ -4,8 +4,9 @@
 use super::{CLOCK, Condition, LocalPool, UNKNOWN};
 use crate::tally::{Now, Tally, Totals};
 use lessor_protocol::Moment;
+use lessor_protocol::locked::Locked;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 impl LocalPool {
@@ -20,8 +21,7 @@ impl LocalPool {
     /// Adds what has happened since the last time to the tally. The background task also calls it before it lets go of
     /// a pool.
     pub(crate) fn count_up(&self) {
-        // Numbers: no panic can have left them half changed.
-        let mut counted = self.cold.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.cold.counted.locked();
         let totals = self.totals();
         self.tally().add(totals.since(*counted));
         *counted = totals.max(*counted);

@@ -2,7 +2,7 @@
 //! makes up for whatever is lost here. Nothing here decides about permits.
 
 use super::LocalPool;
-use std::sync::PoisonError;
+use lessor_protocol::locked::Locked;
 use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
@@ -53,8 +53,7 @@ impl LocalPool {
     /// Forgets the pool. A caller that has just looked it up may still call it, without effect.
     pub(crate) fn forget(&self) {
         if let Some(feedback) = self.feedback() {
-            // Numbers: no panic can have left them half changed.
-            self.cold.wake_list.forget(&feedback.lock().unwrap_or_else(PoisonError::into_inner));
+            self.cold.wake_list.forget(&feedback.locked());
         }
         self.cold.is_forgotten.store(true, Ordering::Relaxed);
     }

@@ -1,10 +1,7 @@
 //! The bucket of a node, worked out by hand: what it lets through and when, and what an undone call leaves behind.
 
 use super::*;
-
-fn at(nanos: u64) -> Moment {
-    Moment::from_nanos(nanos)
-}
+use lessor_protocol::moment::at;
 
 /// Makes a bucket that holds up to `cap` permits, gains one each 100 ns, and is empty at 1,000 ns.
 fn pace(cap: u64) -> Pace {

@@ -1,10 +1,7 @@
 //! What a slot gives, keeps and refuses, by one thread and by several.
 
 use super::*;
-
-fn at(nanos: u64) -> Moment {
-    Moment::from_nanos(nanos)
-}
+use lessor_protocol::moment::at;
 
 fn slot(permits: u64) -> Slot {
     let slot = Slot::new();

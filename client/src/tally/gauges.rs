@@ -3,10 +3,11 @@
 
 use super::{Now, names};
 use lessor_protocol::Fallback;
+use lessor_protocol::locked::Locked;
 use metrics::gauge;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// What one client shows of a limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +44,7 @@ impl Gauges {
     }
 
     fn change(&self, change: impl FnOnce(&mut Shown)) {
-        let mut labels = shown();
+        let mut labels = SHOWN.locked();
         let clients = labels.entry(self.limit.clone()).or_default();
         change(clients.entry(self.number).or_default());
         // The lock is held meanwhile, or an older sum could be the last one that is set.
@@ -73,7 +74,7 @@ impl Gauges {
 
 impl Drop for Gauges {
     fn drop(&mut self) {
-        let mut labels = shown();
+        let mut labels = SHOWN.locked();
         let Some(clients) = labels.get_mut(&self.limit) else { return };
         if clients.remove(&self.number).is_some() {
             self.set(clients);
@@ -82,9 +83,4 @@ impl Drop for Gauges {
             labels.remove(&self.limit);
         }
     }
-}
-
-fn shown() -> MutexGuard<'static, BTreeMap<Arc<str>, BTreeMap<u64, Shown>>> {
-    // Numbers: no panic can have left them half changed.
-    SHOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }

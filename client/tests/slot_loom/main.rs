@@ -10,14 +10,11 @@ mod pace;
 mod refill;
 
 use lessor::slot::{Quick, Slot, Time, Watch};
+use lessor_protocol::moment::at;
 use lessor_protocol::{Moment, Tick};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
-
-fn at(nanos: u64) -> Moment {
-    Moment::from_nanos(nanos)
-}
 
 /// Makes a slot with `permits` until 100 ns, known to both threads from the start.
 fn slot(permits: u64) -> Arc<Slot> {

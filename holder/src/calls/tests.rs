@@ -1,12 +1,9 @@
 //! Calls in flight, worked out by hand: which calls end first, and how long a refused one would have lasted.
 
 use super::*;
+use lessor_protocol::moment::seconds as at;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn at(seconds: u64) -> Moment {
-    Moment::from_nanos(seconds * 1_000_000_000)
-}
 
 /// Creates the calls as a grant does. Permits are spent again up to `hold`, or are spent once.
 fn counted(hold: Option<u64>) -> SessionCalls {

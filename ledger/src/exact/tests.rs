@@ -8,7 +8,7 @@ use crate::CarryOver;
 use crate::rule::{Concurrency, FixedWindow, LeakyBucket, RefillStyle, SlidingWindow, TokenBucket};
 use family::Tree;
 use lessor_protocol::Moment;
-use lessor_protocol::moment::nanos;
+use lessor_protocol::moment::{at, nanos};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -208,10 +208,6 @@ proptest! {
             }
         }
     }
-}
-
-fn at(nanos: u64) -> Moment {
-    Moment::from_nanos(nanos)
 }
 
 fn window(limit: u64) -> Rule {

@@ -272,12 +272,9 @@ impl Suspended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::moment::seconds as at;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    fn at(seconds: u64) -> Moment {
-        Moment::ORIGIN + Duration::from_secs(seconds)
-    }
 
     fn node(name: &str) -> NodeName {
         NodeName::try_new(name).expect("valid")

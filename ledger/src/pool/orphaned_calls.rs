@@ -128,12 +128,9 @@ impl OrphanedCalls {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::moment::seconds as at;
 
     const LONGEST: Duration = Duration::from_secs(16);
-
-    fn at(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
-    }
 
     #[test]
     fn permits_that_are_spent_all_the_time_expire_all_the_time() {

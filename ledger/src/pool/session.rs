@@ -314,10 +314,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(nanos: u64) -> Moment {
-        Moment::from_nanos(nanos)
-    }
+    use lessor_protocol::moment::at;
 
     fn session(outstanding: u64, burns: &[(u64, u64)]) -> Session {
         let mut session = Session::new(Share::EVEN, at(0));

@@ -268,13 +268,10 @@ fn locked<T>(part: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lessor_protocol::moment::seconds;
 
     const ME: Owner = Owner(1);
     const KEEP: Keep = Keep { roomy: Duration::from_secs(30), full: Duration::from_secs(2) };
-
-    fn seconds(seconds: u64) -> Moment {
-        Moment::from_nanos(seconds * 1_000_000_000)
-    }
 
     fn node(name: &str) -> NodeName {
         NodeName::try_new(name).expect("valid")

@@ -104,6 +104,7 @@ mod tests {
     use crate::roots::TimeSource;
     use crate::roots::{CompiledPlan, ParentRef};
     use lessor_protocol::Ask;
+    use lessor_protocol::moment::seconds as at;
 
     fn ask(name: &str) -> RootAsk {
         let plan = Plan { is_root: true, lessees_max: 1, ..Plan::of(vec![]) };
@@ -113,10 +114,6 @@ mod tests {
             parent_ref: ParentRef::default(),
         };
         RootAsk { name: name.to_owned(), spec, ask: Ask::default(), safe: None, groups: vec![] }
-    }
-
-    fn at(seconds: u64) -> Moment {
-        Moment::ORIGIN + Duration::from_secs(seconds)
     }
 
     fn names(due: Vec<(String, RootSpec)>) -> Vec<String> {

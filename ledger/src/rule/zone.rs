@@ -3,9 +3,10 @@
 
 use super::RuleError;
 use jiff::tz::TimeZone;
+use lessor_protocol::locked::Locked;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 
 /// A time zone. Zones of the same name are equal.
 #[derive(Clone, Copy)]
@@ -32,7 +33,7 @@ impl Zone {
         };
         let zone = TimeZone::get(name).ok().filter(|zone| !zone.is_unknown()).ok_or_else(unknown)?;
         let name = zone.iana_name().ok_or_else(unknown)?.to_owned();
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = KNOWN.locked();
         let entry = known.entry(name.clone());
         Ok(Zone(entry.or_insert_with(|| Box::leak(Box::new(Known { name, zone })))))
     }

@@ -13,11 +13,12 @@ pub mod message;
 
 use connection::serve;
 use fault::Fault;
+use lessor_protocol::locked::Locked;
 use message::Message;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,7 +75,7 @@ impl Proxy {
     /// as well.
     pub async fn drain(&self) {
         loop {
-            let mut errands = std::mem::take(&mut *self.link.errands());
+            let mut errands = std::mem::take(&mut *self.link.errands.locked());
             if errands.is_empty() {
                 return;
             }
@@ -86,7 +87,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.link.errands().abort_all();
+        self.link.errands.locked().abort_all();
     }
 }
 
@@ -110,7 +111,7 @@ impl Link {
     fn send(&self, request: Message, wait: Duration, pause: Option<Duration>) -> oneshot::Receiver<Message> {
         let (bring, answer) = oneshot::channel();
         let server = self.server;
-        self.errands().spawn(async move {
+        self.errands.locked().spawn(async move {
             sleep(wait).await;
             // If the server is not there or breaks off, the client receives nothing.
             if let Ok(Some(message)) = exchange(server, &request, pause).await {
@@ -118,10 +119,6 @@ impl Link {
             }
         });
         answer
-    }
-
-    fn errands(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.errands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -112,3 +112,8 @@ fn swap(name: &str, expected: Option<u64>, next: Option<Cell>) -> Swap {
 fn cell(version: u64, value: impl AsRef<[u8]>) -> Cell {
     Cell { version, value: value.as_ref().to_vec() }
 }
+
+/// Returns the number that `cell` holds as eight bytes.
+fn count_in(cell: &Cell) -> u64 {
+    u64::from_be_bytes(cell.value[..].try_into().expect("eight bytes"))
+}

@@ -4,8 +4,9 @@ use super::{Shared, migrate};
 use crate::cells::CellsError;
 use crate::cells::hosts::Tries;
 use lessor_protocol::foreign::{causes, excerpt};
+use lessor_protocol::locked::Locked;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -131,13 +132,13 @@ impl Line {
     }
 
     pub(super) fn forget_warnings(&self) {
-        *self.warning.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.warning.locked() = None;
     }
 
     /// Returns the server's last warning. The server sends it before the end of the statement, and messages are read in
     /// order.
     pub(super) fn warning(&self) -> Option<String> {
-        self.warning.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.warning.locked().take()
     }
 }
 
@@ -151,7 +152,7 @@ where
         if let AsyncMessage::Notice(notice) = message
             && notice.code() == &SqlState::WARNING
         {
-            *warning.lock().unwrap_or_else(PoisonError::into_inner) = Some(excerpt(notice.message()));
+            *warning.locked() = Some(excerpt(notice.message()));
         }
     }
 }

@@ -275,15 +275,12 @@ fn forget(instants: &mut VecDeque<Moment>, now: Moment, per: Duration) {
 mod tests {
     use super::*;
     use Verdict::{Admitted, TooMany};
+    use lessor_protocol::moment::millis as at;
 
     const PER: Duration = Duration::from_millis(100);
 
     fn judge_of(rest: u64, messages: u64) -> Judge {
         Judge::new((rest, PER), (messages, PER))
-    }
-
-    fn at(millis: u64) -> Moment {
-        Moment::ORIGIN + Duration::from_millis(millis)
     }
 
     #[test]

@@ -1,10 +1,7 @@
 //! Tests of what a loan reports to the allocator above, and how it applies the answers.
 
 use super::*;
-
-fn at(nanos: u64) -> Moment {
-    Moment::from_nanos(nanos)
-}
+use lessor_protocol::moment::at;
 
 /// The bug: an allocator panicked where the allocator above took back more than it granted.
 #[test]

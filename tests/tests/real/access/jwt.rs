@@ -1,25 +1,13 @@
 //! Tokens signed by an identity provider, whose keys change while the allocator serves.
 
 use super::desk::{Desk, Way, ask};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64URL;
 use scenarios::fleet::eventually;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-/// Encodes bytes as base64url without padding, after RFC 4648.
-fn encoded(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let number = chunk.iter().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for place in 0..=chunk.len() {
-            text.push(char::from(LETTERS[(number >> (18 - 6 * place) & 63) as usize]));
-        }
-    }
-    text
-}
 
 fn openssl(folder: &Path, args: &[&str]) -> Vec<u8> {
     let output = Command::new("openssl").args(args).current_dir(folder).output().expect("openssl runs");
@@ -37,18 +25,17 @@ fn key(folder: &Path, name: &str) -> Value {
         .step_by(2)
         .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits"))
         .collect();
-    json!({ "keys": [{ "kty": "RSA", "kid": name, "use": "sig", "alg": "RS256", "n": encoded(&bytes), "e": "AQAB" }] })
+    json!({ "keys": [{ "kty": "RSA", "kid": name, "use": "sig", "alg": "RS256", "n": BASE64URL.encode(&bytes), "e": "AQAB" }] })
 }
 
 /// Signs a token for `sub` with the key in the file `name`.
 fn token(folder: &Path, name: &str, sub: &str) -> String {
     let header = json!({ "alg": "RS256", "typ": "JWT", "kid": name });
     let claims = json!({ "iss": "https://login", "aud": ["lessor"], "sub": sub, "exp": 4_000_000_000_u64 });
-    let text =
-        format!("{}.{}", encoded(header.to_string().as_bytes()), encoded(claims.to_string().as_bytes()));
+    let text = format!("{}.{}", BASE64URL.encode(header.to_string()), BASE64URL.encode(claims.to_string()));
     fs::write(folder.join("text"), &text).expect("a file");
     openssl(folder, &["dgst", "-sha256", "-sign", name, "-out", "signature", "text"]);
-    format!("{text}.{}", encoded(&fs::read(folder.join("signature")).expect("a readable file")))
+    format!("{text}.{}", BASE64URL.encode(fs::read(folder.join("signature")).expect("a readable file")))
 }
 
 #[tokio::test]

@@ -1,14 +1,17 @@
 //! A headless Chromium, driven over its own pipe: commands go to its descriptor 3, answers and events come from 4. It
 //! dies with the test that started it. Its profile is in a temporary folder.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use lessor_protocol::CLOCK;
+use lessor_protocol::locked::Locked;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// How long anything may take on a machine that is busy with other work.
@@ -23,6 +26,12 @@ const START: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
 /// No sandbox: tests run as root in containers, where it does not work, and the pages are the test's own.
 const ARGS: &str = "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-extensions \
     --disable-background-networking --disable-component-update --force-color-profile=srgb --remote-debugging-pipe";
+
+/// A name of this machine that the browser does not trust as it trusts `localhost`.
+pub(super) const UNTRUSTED: &str = "untrusted";
+
+/// Lets the browser find this machine by that name.
+const RESOLVES: &str = "--host-resolver-rules=MAP untrusted 127.0.0.1";
 
 /// A browser with one page.
 pub(super) struct Browser {
@@ -48,7 +57,8 @@ impl Browser {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let profile = format!("--user-data-dir={}", folder.path().display());
         let mut command = Command::new("sh");
-        command.args(["-c", START, "chromium"]).args(ARGS.split_whitespace()).args([&profile, "about:blank"]);
+        command.args(["-c", START, "chromium"]).args(ARGS.split_whitespace());
+        command.args([&profile, RESOLVES, "about:blank"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a shell");
         let commands = Mutex::new(child.stdin.take().expect("the pipe is there"));
         let heard = Arc::<(Mutex<Heard>, Condvar)>::default();
@@ -101,7 +111,7 @@ impl Browser {
         drop(pipe);
         let (heard, news) = &*self.heard;
         let waits = |heard: &mut Heard| !heard.answers.contains_key(&id) && !heard.is_over;
-        let (mut heard, _) = news.wait_timeout_while(lock(heard), PATIENCE, waits).expect("no panic");
+        let (mut heard, _) = news.wait_timeout_while(heard.locked(), PATIENCE, waits).expect("no panic");
         heard.answers.remove(&id).unwrap_or_else(|| panic!("no answer to {method}"))
     }
 
@@ -192,7 +202,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
         self.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
         let taken = self.call("Page.captureScreenshot", json!({ "format": "png" }));
-        let bytes = decoded(taken["data"].as_str().expect("a text"));
+        let bytes = STANDARD.decode(taken["data"].as_str().expect("a text")).expect("base64");
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{name}-{scheme}.png"));
         std::fs::write(&path, bytes).expect("tests may leave something there");
         path
@@ -200,7 +210,7 @@ impl Browser {
 
     /// Returns the exceptions, errors and warnings of the page.
     pub(super) fn complaints(&self) -> Vec<String> {
-        let heard = lock(&self.heard.0);
+        let heard = self.heard.0.locked();
         let is_bad = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
             Some("Runtime.consoleAPICalled") => event["params"]["type"]
@@ -217,7 +227,7 @@ impl Browser {
 
     /// Returns the URLs of all requests that the page made.
     pub(super) fn requests(&self) -> Vec<String> {
-        let heard = lock(&self.heard.0);
+        let heard = self.heard.0.locked();
         let sent = heard.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.map(|event| event["params"]["request"]["url"].as_str().expect("a text").to_owned()).collect()
     }
@@ -232,15 +242,11 @@ impl Drop for Browser {
     }
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn listen(stdout: ChildStdout, heard: &(Mutex<Heard>, Condvar)) {
     for message in BufReader::new(stdout).split(0) {
         let Ok(message) = message else { break };
         let Ok(message) = serde_json::from_slice::<Value>(&message) else { break };
-        let mut all = lock(&heard.0);
+        let mut all = heard.0.locked();
         match message["id"].as_u64() {
             Some(id) => drop(all.answers.insert(id, message)),
             None => all.events.push(message),
@@ -248,26 +254,6 @@ fn listen(stdout: ChildStdout, heard: &(Mutex<Heard>, Condvar)) {
         drop(all);
         heard.1.notify_all();
     }
-    lock(&heard.0).is_over = true;
+    heard.0.locked().is_over = true;
     heard.1.notify_all();
-}
-
-/// Decodes base64, in which pictures arrive.
-fn decoded(text: &str) -> Vec<u8> {
-    let value = |byte: u8| match byte {
-        b'A'..=b'Z' => byte - b'A',
-        b'a'..=b'z' => byte - b'a' + 26,
-        b'0'..=b'9' => byte - b'0' + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => panic!("{byte} is not of base64"),
-    };
-    let digits: Vec<u8> = text.trim_end_matches('=').bytes().map(value).collect();
-    let mut bytes = vec![];
-    for four in digits.chunks(4) {
-        let bits =
-            four.iter().fold(0_u32, |bits, digit| bits << 6 | u32::from(*digit)) << (6 * (4 - four.len()));
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..four.len()]);
-    }
-    bytes
 }

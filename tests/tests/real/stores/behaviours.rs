@@ -1,6 +1,6 @@
 //! The behaviours of cells that each store must have.
 
-use super::{Store, cell, swap};
+use super::{Store, cell, count_in, swap};
 use lessor_allocator::cells::{
     BATCH_MAX, Cell, Cells, CellsError, NAME_MAX, StoreKind, Swap, Swapped, Timeline, VALUE_MAX,
 };
@@ -267,10 +267,6 @@ async fn many_who_count_in_one_cell_lose_nothing(mut store: Store) {
     let counted = COUNTERS * EACH;
     println!("{counted} counted by {COUNTERS} in {tries} tries, {:.0} a second", rate(counted, took));
     assert_eq!(count_in(&found), counted);
-}
-
-fn count_in(cell: &Cell) -> u64 {
-    u64::from_be_bytes(cell.value[..].try_into().expect("eight bytes"))
 }
 
 fn rate(count: u64, took: Duration) -> f64 {

@@ -1,7 +1,7 @@
 //! Behaviours of a Redis cluster only: masters that are gone, slow, replaced or started again, and slots that move.
 
 use super::trouble::wait_for;
-use super::{Store, cell, prefix, swap};
+use super::{Store, cell, count_in, prefix, swap};
 use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, StoreKind, Swap, Swapped, Timeline};
 use lessor_protocol::CLOCK;
 use scenarios::cluster::Cluster;
@@ -151,10 +151,6 @@ async fn a_slot_that_moves_while_many_count_in_it_loses_nothing() {
     println!("{counted} counted while a slot moved {ROUNDS} times");
     assert_eq!(count_in(&found), counted);
     assert_eq!(store.timeline().await, timeline);
-}
-
-fn count_in(cell: &Cell) -> u64 {
-    u64::from_be_bytes(cell.value[..].try_into().expect("eight bytes"))
 }
 
 /// A master that had no slot is not in the timeline. Nothing is done there until there is another timeline.

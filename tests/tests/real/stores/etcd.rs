@@ -5,6 +5,8 @@ mod timeline;
 
 use super::trouble::settle;
 use super::{Store, cell, prefix, swap};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use lessor_allocator::cells::{Cells, CellsConfig, CellsError, StoreKind, Swapped, VALUE_MAX};
 use scenarios::etcd::Etcd;
 use scenarios::servers::Server;
@@ -34,16 +36,7 @@ fn mark(store: &Store) -> String {
 }
 
 fn base64(text: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let groups = text.as_bytes().chunks(3).map(|group| {
-        let bits = (0..3).fold(0, |bits, at| bits << 8 | u32::from(*group.get(at).unwrap_or(&0)));
-        let digit = |at: usize| match at <= group.len() {
-            true => char::from(DIGITS[(bits >> (18 - 6 * at) & 63) as usize]),
-            false => '=',
-        };
-        (0..4).map(digit).collect::<String>()
-    });
-    groups.collect()
+    STANDARD.encode(text)
 }
 
 /// A cell is known by its version alone, so any handle can swap it.

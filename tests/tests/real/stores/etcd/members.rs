@@ -2,7 +2,7 @@
 
 use super::{base64, config, config_of, own};
 use crate::stores::trouble::wait_for;
-use crate::stores::{cell, swap};
+use crate::stores::{cell, count_in, swap};
 use lessor_allocator::cells::{Cell, Cells, CellsConfig, CellsError, Swapped, Timeline};
 use lessor_protocol::Clock;
 use scenarios::etcd::Etcd;
@@ -28,7 +28,7 @@ async fn count(cells: &mut Cells, timeline: &Timeline, lasts: Duration, seed: u6
     let (mut there, mut done): (Option<Cell>, u64) = (None, 0);
     let mut dice = fastrand::Rng::with_seed(seed);
     while clock.now().since(begun) < lasts {
-        let count = there.as_ref().map_or(0, counted);
+        let count = there.as_ref().map_or(0, count_in);
         let next = cell(dice.u64(..), (count + 1).to_be_bytes());
         let expected = there.as_ref().map(|cell| cell.version);
         match cells.swap(timeline, &[swap("count", expected, Some(next.clone()))]).await {
@@ -50,12 +50,8 @@ async fn count(cells: &mut Cells, timeline: &Timeline, lasts: Duration, seed: u6
     let names = ["count".to_owned()];
     let (_, mut found) = eventually("the store is there", async || cells.load(&names).await.ok()).await;
     let found = found.remove(0).expect("the cell was made");
-    assert!(counted(&found) >= done, "{} of {done}", counted(&found));
+    assert!(count_in(&found) >= done, "{} of {done}", count_in(&found));
     (done, longest)
-}
-
-fn counted(cell: &Cell) -> u64 {
-    u64::from_be_bytes(cell.value[..].try_into().expect("eight bytes"))
 }
 
 /// A leader is killed, and later another one. After a pause, all that was done is there, on the same timeline.
