@@ -11,13 +11,15 @@ use axum::routing::post;
 use lessor_allocator::{Config, Server};
 use lessor_protocol::CLOCK;
 use lessor_protocol::wire::{ASKS_MAX, AskBody, LeasesRequest, LeasesResponse};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::error::Error;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::mpsc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Handle};
@@ -186,7 +188,7 @@ impl Host {
     ) -> Result<Self, Box<dyn Error>> {
         let (stop, stopped) = oneshot::channel();
         let (ready, at) = mpsc::channel();
-        let thread = std::thread::spawn(move || {
+        let thread = thread::spawn(move || {
             let said = |error: &dyn std::fmt::Display| error.to_string();
             let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| said(&error))?;
             runtime.block_on(async {
@@ -315,9 +317,12 @@ fn answer(connection: &mut TcpStream) -> Result<Vec<u8>, Box<dyn Error>> {
                 return Ok(bytes.split_off(head + 4));
             }
         }
-        match connection.read(&mut part)? {
-            0 => return Err("the connection was closed".into()),
-            count => bytes.extend_from_slice(&part[..count]),
+        // The load generator never sleeps: a server would pay for each time it wakes it, and a slow one more often.
+        match recv(&connection, &mut part, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return Err("the connection was closed".into()),
+            Ok((count, _)) => bytes.extend_from_slice(&part[..count]),
+            Err(Errno::WOULDBLOCK) => thread::yield_now(),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -64,6 +64,11 @@ impl Bodies {
         Bodies { short: room(STRANGERS_ROOM, SHORT_MAX), long: room(0, 0), largest: SHORT_MAX }
     }
 
+    /// Returns the size of the largest body, in bytes.
+    pub(super) fn largest(&self) -> usize {
+        self.largest
+    }
+
     /// Begins a body from `address`, if that is known. It takes no room yet.
     pub(super) fn begin(&self, address: Option<Address>) -> Held {
         let (short, long) = (self.short.clone(), self.long.clone());

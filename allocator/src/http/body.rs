@@ -1,5 +1,5 @@
 //! Reading a request's body: JSON of bounded size, within a time limit, and within the room of all bodies. Handlers
-//! that take a body call [`of`], [`of_stranger`] or [`read`].
+//! that take a body call [`of`], [`of_stranger`] or [`Unread::read`].
 
 use super::bodies::{Bodies, Held};
 use super::problem::Problem;
@@ -27,42 +27,55 @@ const BODY_WAIT: Duration = Duration::from_secs(5);
 
 /// Reads the body of `request`, which came by the routes.
 pub(super) async fn of(shared: &Shared, request: Request<Body>) -> Result<Bytes, Problem> {
-    read(shared.bodies(), address_of(&request), request).await
+    let (bodies, address) = (shared.bodies(), address_of(&request));
+    Unread::of(bodies, address, request)?.read(bodies).await
 }
 
 /// Reads the body of `request`, whose peer need not have proven an identity. It takes no room of other bodies.
 pub(super) async fn of_stranger(shared: &Shared, request: Request<Body>) -> Result<Bytes, Problem> {
-    read(shared.bodies_of_strangers(), address_of(&request), request).await
+    let (bodies, address) = (shared.bodies_of_strangers(), address_of(&request));
+    Unread::of(bodies, address, request)?.read(bodies).await
 }
 
 fn address_of(request: &Request<Body>) -> Option<Address> {
     request.extensions().get::<Origin>().and_then(|origin| origin.address)
 }
 
-/// Reads the body of `request` from `address`. The body counts among `bodies` for as long as it is kept.
-pub(super) async fn read<B>(
-    bodies: &Bodies,
+/// A body that is not read yet. The head of its request, which is good, is gone.
+pub(super) struct Unread<B> {
     address: Option<Address>,
-    request: Request<B>,
-) -> Result<Bytes, Problem>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-{
-    check_media(request.headers())?;
-    let held = bodies.begin(address);
-    if declared_length(request.headers()) > DRAIN_MAX {
-        return Err(too_large(held.largest));
+    body: B,
+}
+
+impl<B> Unread<B> {
+    /// Takes the body of `request` from `address`, to be read into `bodies`.
+    ///
+    /// # Errors
+    /// If the body is not said to be JSON, or is said to be far too long.
+    pub(super) fn of(
+        bodies: &Bodies,
+        address: Option<Address>,
+        request: Request<B>,
+    ) -> Result<Self, Problem> {
+        check_media(request.headers())?;
+        if declared_length(request.headers()) > DRAIN_MAX {
+            return Err(too_large(bodies.largest()));
+        }
+        Ok(Unread { address, body: request.into_body() })
     }
-    let mut collecting = pin!(collect(held, request.into_body()));
-    if let Some(body) = at_once(collecting.as_mut()).await {
-        return body;
-    }
-    match tokio::time::timeout(BODY_WAIT, collecting).await {
-        Ok(body) => body,
-        Err(_) => {
+}
+
+impl<B: HttpBody<Data = Bytes> + Unpin> Unread<B> {
+    /// Reads the body, which counts among `bodies` for as long as it is kept.
+    pub(super) async fn read(self, bodies: &Bodies) -> Result<Bytes, Problem> {
+        let mut collecting = pin!(collect(bodies, self.address, self.body));
+        if let Some(body) = at_once(collecting.as_mut()).await {
+            return body;
+        }
+        tokio::time::timeout(BODY_WAIT, collecting).await.unwrap_or_else(|_| {
             let detail = format!("the body took longer than {} s to arrive", BODY_WAIT.as_secs());
             Err(Problem::timeout(detail))
-        }
+        })
     }
 }
 
@@ -114,15 +127,16 @@ impl AsRef<[u8]> for Kept {
     }
 }
 
-async fn collect<B>(held: Held, mut body: B) -> Result<Bytes, Problem>
+async fn collect<B>(bodies: &Bodies, address: Option<Address>, mut body: B) -> Result<Bytes, Problem>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
     let first = next_piece(&mut body).await?.unwrap_or_default();
     // Nearly all bodies come in one piece, which is neither copied nor waits for another one.
-    if body.is_end_stream() && first.len() <= held.largest {
+    if body.is_end_stream() && first.len() <= bodies.largest() {
         return Ok(first);
     }
+    let held = bodies.begin(address);
     // After a refusal nothing of the body is kept, and the rest is discarded.
     let (mut kept, mut seen) = (Ok(Kept { bytes: vec![], held }), 0usize);
     let mut piece = Some(first);
@@ -222,7 +236,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn large_bodies_that_trickle_take_bounded_memory_and_keep_out_no_short_one() {
         let bodies = Arc::new(Bodies::new(4, 4));
-        let read = |bodies: Arc<Bodies>, said| async move { read(&bodies, None, said).await };
+        let read = |bodies: Arc<Bodies>, said| async move {
+            Unread::of(&bodies, None, said).expect("a good head").read(&bodies).await
+        };
         let mut slow = JoinSet::new();
         for _ in 0..500 {
             let bodies = bodies.clone();

@@ -1,9 +1,10 @@
 //! Exchanges: each is decoded, handed to the registry, and encoded. A body is decoded all at once if it is good,
 //! otherwise entry by entry, so that a bad entry fails no other.
 
+use super::body::Unread;
 use super::explain::{Fault, Kind, Shape, check_count, explain, explained, read, shown};
 use super::problem::Problem;
-use super::{body, json, visitor};
+use super::{json, visitor};
 use crate::access::Visitor;
 use crate::addresses::Address;
 use crate::audit::Origin;
@@ -86,47 +87,62 @@ pub(super) async fn leases_by_route(
     State(shared): State<Arc<Shared>>,
     request: Request<Body>,
 ) -> Result<Response, Problem> {
-    leases(&shared, None, None, request).await
+    let opened = Opened::new(&shared, None, None, request);
+    opened.answer(&shared).await
 }
 
-/// Handles a `POST /v1/leases` from a peer at `address`. Sets `proven` once the peer has proven an identity, whatever is
-/// answered.
-pub(super) async fn leases<B>(
-    shared: &Arc<Shared>,
-    address: Option<Address>,
-    proven: Option<&Proven>,
-    request: Request<B>,
-) -> Result<Response, Problem>
-where
-    B: HttpBody<Data = Bytes> + Unpin,
-{
-    let span = tracing::debug_span!(
-        target: trace::TARGET, parent: None, "renew", otel.kind = "server", otel.status_code = Empty,
-        node = Empty, asks = Empty,
-    );
-    if !span.is_disabled() {
-        trace::lead(&span, said_once(request.headers()));
-    }
-    let answered = async {
-        // A body is read only from a peer that is known.
-        let origin = || Origin { address, request: String::new() };
-        let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
-        if let Visitor::Known(_) = visitor {
-            proven.into_iter().for_each(Proven::set);
+/// A `POST /v1/leases` whose head was read. Only what its answer needs is kept: a connection moves it about.
+pub(super) struct Opened<B> {
+    span: Span,
+    /// The sender and the body. A body is read only from a peer that is known.
+    begun: Result<(Visitor, Unread<B>), Problem>,
+}
+
+impl<B> Opened<B> {
+    /// Reads the head of `request` from a peer at `address`. Sets `proven` once the peer has proven an identity, whatever
+    /// is answered.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        address: Option<Address>,
+        proven: Option<&Proven>,
+        request: Request<B>,
+    ) -> Self {
+        let span = tracing::debug_span!(
+            target: trace::TARGET, parent: None, "renew", otel.kind = "server", otel.status_code = Empty,
+            node = Empty, asks = Empty,
+        );
+        if !span.is_disabled() {
+            trace::lead(&span, said_once(request.headers()));
         }
-        check_pace(shared, &visitor)?;
-        let body = body::read(shared.bodies(), address, request).await?;
-        exchange(shared, &span, &visitor, &body).await
-    };
-    let result = match span.is_disabled() {
-        true => answered.await,
-        false => answered.instrument(span.clone()).await,
-    };
-    if result.as_ref().is_err_and(Problem::is_ours) {
-        span.record("otel.status_code", "ERROR");
+        let begun = span.in_scope(|| {
+            let origin = || Origin { address, request: String::new() };
+            let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
+            if let Visitor::Known(_) = visitor {
+                proven.into_iter().for_each(Proven::set);
+            }
+            check_pace(shared, &visitor)?;
+            Ok((visitor, Unread::of(shared.bodies(), address, request)?))
+        });
+        Opened { span, begun }
     }
-    shared.metrics().exchanges().count(outcome(&result));
-    result
+}
+
+impl<B: HttpBody<Data = Bytes> + Unpin> Opened<B> {
+    /// Answers the exchange.
+    pub(super) async fn answer(self, shared: &Arc<Shared>) -> Result<Response, Problem> {
+        let Opened { span, begun } = self;
+        let result = async {
+            let (visitor, unread) = begun?;
+            let body = unread.read(shared.bodies()).await?;
+            exchange(shared, &span, &visitor, &body).await
+        };
+        let result = result.instrument(span.clone()).await;
+        if result.as_ref().is_err_and(Problem::is_ours) {
+            span.record("otel.status_code", "ERROR");
+        }
+        shared.metrics().exchanges().count(outcome(&result));
+        result
+    }
 }
 
 /// # Errors

@@ -1,8 +1,9 @@
 //! The service of a connection. It answers exchanges, by far the most frequent requests, itself, and leaves all others
 //! to the routes. The guard of the routes guards exchanges, too.
 
+use super::exchange::Opened;
 use super::problem::Problem;
-use super::{Part, exchange, guard, router};
+use super::{Part, guard, router};
 use crate::addresses::Address;
 use crate::audit::Origin;
 use crate::server::Proven;
@@ -15,6 +16,8 @@ use lessor_protocol::entropy;
 use lessor_protocol::wire::LEASES_PATH;
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
 use tower::ServiceExt as _;
 
@@ -71,28 +74,57 @@ impl Service {
         Service { address: Some(address), proven, ..self }
     }
 
-    /// Answers `request`.
-    pub(crate) async fn answer<B>(self, request: Request<B>) -> Result<Response, Infallible>
+    /// Answers `request`, and applies `counted` to the answer.
+    pub(crate) fn answer<B, F>(
+        &self,
+        request: Request<B>,
+        counted: F,
+    ) -> impl Future<Output = Result<Response, Infallible>> + use<B, F>
+    where
+        F: FnOnce(Response) -> Response,
+        B: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
+    {
+        let (shared, begun) = (self.shared.clone(), self.begin(request));
+        async move {
+            let response = match begun {
+                Begun::Exchange(opened) => opened.answer(&shared).await.into_response(),
+                Begun::Other(answering) => answering.await?,
+            };
+            Ok(counted(response))
+        }
+    }
+
+    /// Reads the head of `request`.
+    fn begin<B>(&self, request: Request<B>) -> Begun<B>
     where
         B: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
     {
         if !self.lends || request.uri().path() != LEASES_PATH || request.method() != Method::POST {
-            let origin = Origin { address: self.address, request: name(request.headers()) };
-            let named = HeaderValue::try_from(&origin.request);
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(origin);
-            request.extensions_mut().insert(self.proven);
-            let mut response = self.router.oneshot(request).await?;
-            if let Ok(named) = named {
-                response.headers_mut().insert(REQUEST_ID.clone(), named);
-            }
-            return Ok(response);
+            return Begun::Other(Box::pin(self.clone().route(request.map(Body::new))));
         }
-        Ok(match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {
-            Some(problem) => problem.into_response(),
-            None => exchange::leases(&self.shared, self.address, Some(&self.proven), request)
-                .await
-                .into_response(),
-        })
+        match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {
+            Some(problem) => Begun::Other(Box::pin(ready(Ok(problem.into_response())))),
+            None => Begun::Exchange(Opened::new(&self.shared, self.address, Some(&self.proven), request)),
+        }
     }
+
+    /// Answers `request` by its route.
+    async fn route(self, mut request: Request<Body>) -> Result<Response, Infallible> {
+        let origin = Origin { address: self.address, request: name(request.headers()) };
+        let named = HeaderValue::try_from(&origin.request);
+        request.extensions_mut().insert(origin);
+        request.extensions_mut().insert(self.proven);
+        let mut response = self.router.oneshot(request).await?;
+        if let Ok(named) = named {
+            response.headers_mut().insert(REQUEST_ID.clone(), named);
+        }
+        Ok(response)
+    }
+}
+
+/// A request whose head was read.
+enum Begun<B> {
+    Exchange(Opened<B>),
+    /// Boxed, because an exchange would be as large as the largest of the others.
+    Other(Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>),
 }

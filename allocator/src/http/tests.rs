@@ -16,6 +16,7 @@ use crate::samples;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode};
 use serde_json::{Value, json};
+use std::convert::identity;
 
 const CONFIG: &str = r#"
 [[limit]]
@@ -61,7 +62,7 @@ impl App {
     }
 
     async fn send(&self, request: Request<Body>) -> Reply {
-        let response = self.service.clone().answer(request).await.expect("routes do not fail");
+        let response = self.service.answer(request, identity).await.expect("routes do not fail");
         let (media, allow) = {
             let header = |name| {
                 let value = response.headers().get(name)?;

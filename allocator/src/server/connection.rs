@@ -81,14 +81,10 @@ pub(super) async fn serve(
             if let Some(name) = &name {
                 request.extensions_mut().insert(name.clone());
             }
-            let answer = service.clone().answer(request);
-            async move {
-                let response = answer.await?;
-                Ok::<_, std::convert::Infallible>(match begun {
-                    None => response,
-                    Some(begun) => begun.answer(response),
-                })
-            }
+            service.answer(request, |response| match begun {
+                None => response,
+                Some(begun) => begun.answer(response),
+            })
         })
     };
     let mut connection = pin!(builder.serve_connection(stream, service).into_owned());

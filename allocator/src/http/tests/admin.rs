@@ -27,7 +27,7 @@ impl App {
 
     async fn etag(&self, path: &str) -> String {
         let request = Request::get(path).body(Body::empty()).expect("a request");
-        let response = self.service.clone().answer(request).await.expect("routes do not fail");
+        let response = self.service.answer(request, identity).await.expect("routes do not fail");
         response.headers()["etag"].to_str().expect("text").to_owned()
     }
 }
@@ -240,7 +240,7 @@ async fn what_is_wrong_with_a_limit_is_named_and_nothing_changes() {
 async fn who_listens_is_told_what_happens() {
     let app = App::new(true);
     let request = Request::get("/v1/events").body(Body::empty()).expect("a request");
-    let response = app.service.clone().answer(request).await.expect("routes do not fail");
+    let response = app.service.answer(request, identity).await.expect("routes do not fail");
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     app.post("/v1/limits/vendor/rest/top-up", r#"{"permits":5}"#).await;
     app.post("/v1/limits/vendor/rest/pause", "").await;

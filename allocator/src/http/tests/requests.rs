@@ -153,7 +153,7 @@ async fn bodies_that_do_not_arrive_take_no_place_of_a_decision() {
         .map(|(method, path)| {
             let request = Request::builder().method(method).uri(format!("/v1/limits/{path}"));
             let request = request.header("content-type", "application/json").body(Stuck);
-            tokio::spawn(app.service.clone().answer(request.expect("a request")))
+            tokio::spawn(app.service.answer(request.expect("a request"), identity))
         })
         .collect();
     // Each request gets as far as it can.
