@@ -45,8 +45,9 @@ impl Stop {
     }
 }
 
-/// Longest time from the signal to the end of the process: less than the five seconds that it promises.
-const ENDS_WITHIN: Duration = Duration::from_millis(4_800);
+/// Longest time from the signal to the end of the process: less than the five seconds that it promises, because a busy
+/// machine runs the watch late.
+const ENDS_WITHIN: Duration = Duration::from_millis(4_600);
 const _: () = assert!(ENDS_WITHIN.as_secs() < 5);
 
 /// Makes the process end in time after the first signal, whatever hangs in it: a disk, a log that is not read, a bug.
