@@ -17,8 +17,9 @@ use std::time::Duration;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// The key of requests without a key: together they share what one key may have.
-pub const NO_KEY: &str = "none";
+/// The key of requests without a key: together they share what one key may have. It is not ASCII, so no request can name
+/// it in a header that [`LimitLayer::by_header`] counts by.
+pub const NO_KEY: &str = "‹none›";
 
 /// The parts of a request from which a key is made.
 #[derive(Clone, Copy, Debug)]
@@ -94,9 +95,9 @@ impl<R> LimitLayer<R> {
         self
     }
 
-    /// Counts by the header `name`, such as `"x-user"`. A value of more than 256 bytes is no key, and is answered 400. A
-    /// name that no header can have is logged once, and all requests
-    /// share [`NO_KEY`].
+    /// Counts by the header `name`, such as `"x-user"`. Requests without the header share [`NO_KEY`]. A value is no key,
+    /// and is answered 400, if it is empty, has more than 256 bytes, or has bytes that are not visible ASCII. A name that
+    /// no header can have is logged once, and all requests share [`NO_KEY`].
     #[must_use]
     pub fn by_header<N>(self, name: N) -> Self
     where
@@ -109,7 +110,11 @@ impl<R> LimitLayer<R> {
                 |error: &N::Error| tracing::error!(%error, "invalid header name: all requests share one key"),
             )
             .ok();
-        self.by(move |head| head.headers.get(name.as_ref()?)?.to_str().ok().map(str::to_owned))
+        self.by(move |head| {
+            let value = head.headers.get(name.as_ref()?)?;
+            // The empty text is no key, so a value without a text is refused as an invalid key.
+            Some(value.to_str().unwrap_or_default().to_owned())
+        })
     }
 
     /// Counts by the path. A path of more than 256 bytes is no key, and is answered 400.
@@ -275,6 +280,38 @@ mod tests {
         assert_eq!(["192.0.2.7", "::ffff:192.0.2.7"].map(key), ["192.0.2.7"; 2]);
         assert_eq!(["2001:db8:0:1::1", "2001:db8:0:1:ffff::"].map(key), ["2001:db8:0:1::/64"; 2]);
         assert_ne!(key("2001:db8:0:2::1"), key("2001:db8:0:1::1"));
+    }
+
+    /// The bug: users whose names are not ASCII shared one key, with each other and with requests without a name. A user
+    /// called `none` had that key, too.
+    #[tokio::test]
+    async fn a_header_that_is_no_key_is_answered_400_and_shares_no_key() {
+        let layer = LimitLayer::<Body>::new(by_hand::limit(&by_hand::shared(), "user"));
+        let layer = layer.by_header("x-user").patience(Duration::ZERO);
+        let request = |user: Option<&[u8]>| {
+            let value = user.map(|user| HeaderValue::from_bytes(user).expect("a value of a header"));
+            let mut request = Request::new(Body::empty());
+            request.headers_mut().extend(value.map(|value| (HeaderName::from_static("x-user"), value)));
+            request
+        };
+        let key = |user: Option<&[u8]>| layer.limit_of(&request(user)).pool().name().key.clone();
+        assert_eq!(key(None).as_deref(), Some(NO_KEY));
+        assert_eq!(key(Some(b"none")).as_deref(), Some("none"));
+        let router = Router::new().fallback(any(async || "ok")).layer(layer.clone());
+        for (user, is_key) in [
+            (&b"none"[..], true),
+            (b"user 42", true),
+            ("Zo\u{eb}".as_bytes(), false),
+            (b"Zo\xeb", false),
+            (NO_KEY.as_bytes(), false),
+            (b"a\tb", false),
+            (b"", false),
+            (&[b'x'; 257], false),
+        ] {
+            let answer = router.clone().call(request(Some(user))).await.expect("a service that cannot fail");
+            let is_refused_as_key = answer.status() == http::StatusCode::BAD_REQUEST;
+            assert_eq!(is_refused_as_key, !is_key, "{user:?}: {}", answer.status());
+        }
     }
 
     /// The bug: the outer layer replaced what the inner one said, also of its refusal.

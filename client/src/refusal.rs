@@ -82,7 +82,9 @@ impl fmt::Display for Refusal {
             Refusal::UnknownLimit => {
                 f.write_str("no such limit for this client, or its key is missing or not expected")
             }
-            Refusal::BadKey => f.write_str("invalid key: it is empty, too long, or has control characters"),
+            Refusal::BadKey => {
+                f.write_str("invalid key: it is empty, too long, or has characters that keys cannot have")
+            }
             Refusal::Full { retry_after } => {
                 write!(
                     f,

@@ -3,12 +3,14 @@
 
 mod http;
 
+use ::http::header::CONTENT_TYPE;
+use ::http::{Method, Request, StatusCode, request};
 use http::Http;
 pub(crate) use http::Response;
 use lessor_files::{FileError, Token};
 use lessor_protocol::foreign::excerpt;
 use lessor_protocol::push::{EVENTS_PATH, LISTENER_MARK};
-use lessor_protocol::trace::traceparent;
+use lessor_protocol::trace::{TRACEPARENT, traceparent};
 use lessor_protocol::unix;
 use lessor_protocol::wire::{LEASES_PATH, LeasesRequest, LeasesResponse, LeaveRequest};
 use std::sync::Arc;
@@ -16,6 +18,9 @@ use std::time::Duration;
 
 /// Largest answer that is read, in bytes. A thousand grants take a third of a megabyte.
 const BODY_MAX: usize = 4 << 20;
+
+/// The content type of request bodies.
+const JSON: &str = "application/json";
 
 /// Longest time for which one stream of events is read before another one is begun.
 const STREAM_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -100,7 +105,7 @@ impl Transport {
         credentials.token.as_ref().map(Token::shown).transpose().map_err(ExchangeError::Token)?;
         if let Some(socket) = unix::socket(url) {
             let path = socket.map_err(|reason| address(reason.to_owned()))?;
-            let http = Http::over_unix(&path, timeout, credentials);
+            let http = Http::plain(Some(&path), timeout, credentials);
             let http = http.map_err(|error| address(error.to_string()))?;
             let base = reqwest::Url::parse(UNIX_BASE).expect("a constant");
             let name = format!("{}{}", unix::SCHEME, path.display()).into();
@@ -117,7 +122,7 @@ impl Transport {
             return Err(address("an allocator asks for no user or password: leave them out".to_owned()));
         }
         let http = match is_encrypted {
-            false => Http::plain(timeout, credentials).map_err(|error| address(error.to_string()))?,
+            false => Http::plain(None, timeout, credentials).map_err(|error| address(error.to_string()))?,
             #[cfg(feature = "tls")]
             true => Http::encrypted(timeout, credentials)?,
             #[cfg(not(feature = "tls"))]
@@ -151,12 +156,12 @@ impl Transport {
 
     /// Opens the endless stream of the allocator's events.
     pub(crate) async fn events(&self) -> Result<Response, ExchangeError> {
-        let mut url = self.base.clone();
-        url.set_path(&format!("{}{EVENTS_PATH}", self.base.path().trim_end_matches('/')));
-        let response =
-            self.http.get(url, LISTENER_MARK, STREAM_MAX).await.map_err(|error| self.named(error))?;
+        let (name, value) = LISTENER_MARK;
+        let request = self.request(Method::GET, EVENTS_PATH).header(name, value);
+        let sent = self.http.send(request, vec![], STREAM_MAX).await;
+        let response = sent.map_err(|error| self.named(error))?;
         match response.status() {
-            ::http::StatusCode::OK => Ok(response),
+            StatusCode::OK => Ok(response),
             // The body is of no use, and may be of any length.
             status => Err(self.status(status, String::new())),
         }
@@ -178,17 +183,26 @@ impl Transport {
         ExchangeError::Rubbish(format!("{}: {why}", self.name))
     }
 
-    fn status(&self, status: ::http::StatusCode, excerpt: String) -> ExchangeError {
+    fn status(&self, status: StatusCode, excerpt: String) -> ExchangeError {
         ExchangeError::Status { allocator: self.name.clone(), status: status.as_u16(), excerpt }
     }
 
-    async fn post<T: serde::Serialize>(&self, path: &str, body: &T) -> Result<Vec<u8>, ExchangeError> {
+    /// Begins a request for `path`, which comes after the path of the address.
+    fn request(&self, method: Method, path: &str) -> request::Builder {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
+        Request::builder().method(method).uri(url.as_str())
+    }
+
+    /// Posts `body` as JSON to `path`, as a part of the current trace.
+    async fn post<T: serde::Serialize>(&self, path: &str, body: &T) -> Result<Vec<u8>, ExchangeError> {
         let body = serde_json::to_vec(body).map_err(|error| self.rubbish(&error.to_string()))?;
-        let span = traceparent(&tracing::Span::current());
-        let posted = self.http.post(url, body, span, self.timeout).await;
-        let mut response = posted.map_err(|error| self.named(error))?;
+        let mut request = self.request(Method::POST, path).header(CONTENT_TYPE, JSON);
+        if let Some(span) = traceparent(&tracing::Span::current()) {
+            request = request.header(TRACEPARENT, span);
+        }
+        let sent = self.http.send(request, body, self.timeout).await;
+        let mut response = sent.map_err(|error| self.named(error))?;
         let status = response.status();
         let mut read = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.named(error))? {
@@ -197,7 +211,7 @@ impl Transport {
             }
             read.extend_from_slice(&chunk);
         }
-        if status != ::http::StatusCode::OK {
+        if status != StatusCode::OK {
             let excerpt = excerpt(&String::from_utf8_lossy(&read));
             return Err(self.status(status, excerpt));
         }
@@ -258,6 +272,36 @@ mod tests {
         }
         assert_eq!(&**by_hand::transport("http://a:7400/x?y").name(), "http://a:7400");
         assert_eq!(&**by_hand::transport("unix:///run/a.sock").name(), "unix:/run/a.sock");
+    }
+
+    #[tokio::test]
+    async fn a_request_has_these_headers_and_no_others() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let host = listener.local_addr().expect("the listener is bound");
+        let credentials = Credentials { token: Some(Token::new("secret")), ..Credentials::default() };
+        let there = Transport::try_new(&format!("http://{host}/a/?b"), Duration::from_secs(5), &credentials);
+        let there = there.expect("a good address");
+        let asked = async |end: &[u8]| {
+            let (mut stream, _) = listener.accept().await.expect("the transport connects");
+            let mut asked = vec![];
+            while !asked.ends_with(end) {
+                assert_ne!(stream.read_buf(&mut asked).await.expect("a request"), 0);
+            }
+            let asked = String::from_utf8(asked).expect("text");
+            let (head, body) = asked.split_once("\r\n\r\n").expect("a head");
+            let mut lines: Vec<String> = head.lines().map(str::to_owned).collect();
+            lines[1..].sort();
+            (lines, body.len())
+        };
+        let leave = LeaveRequest { session: 1, seq: 1, spent: vec![] };
+        let (_, (posted, length)) = tokio::join!(there.leave("a/b", &leave), asked(b"}"));
+        let (_, (got, _)) = tokio::join!(there.events(), asked(b"\r\n\r\n"));
+        let (all, token) = ("accept: */*", "authorization: Bearer secret");
+        let (host, length) = (format!("host: {host}"), format!("content-length: {length}"));
+        let post = "POST /a/v1/nodes/a%2Fb/leave?b HTTP/1.1";
+        assert_eq!(posted, [post, all, token, &length, "content-type: application/json", &host]);
+        let get = "GET /a/v1/events?b HTTP/1.1";
+        assert_eq!(got, [get, all, token, &host, "sec-lessor-listener: node"]);
     }
 
     /// The bug: errors of requests over a socket named `http://localhost/` as the address.

@@ -189,6 +189,30 @@ async fn a_pause_shows_at_once_and_the_page_can_make_one() {
     assert_eq!(ask(&allocator, Method::GET, "/v1/limits/vendor/rest", None).await["topped_up"], json!(0));
 }
 
+/// The bug: a session whose node the allocator had forgotten had a button that said "Block null".
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_without_a_node_has_no_button_to_block_it() {
+    let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
+    exchange(&allocator, 1, ("vendor/rest", None), 10, 0).await;
+    let browser = open(&allocator);
+    browser.eval("location.hash = '#/limit/vendor%2Frest'");
+    let row = |name: &str| {
+        format!(
+            "[...document.querySelectorAll('table.top tr')].find((row) => row.firstChild.textContent === '{name}')"
+        )
+    };
+    browser.wait(&format!("{}?.querySelector('button')", row("node-1")));
+    // A session is forgotten only in the moment between the two looks of one answer.
+    browser.eval(
+        "(() => { const ask = fetch; window.fetch = async (path, how) => { const answer = await ask(path, how); \
+                  if (!path.endsWith('/top')) return answer; const body = await answer.json(); \
+                  for (const session of body.nodes) session.node = null; return Response.json(body); }; })()",
+    );
+    browser.wait(&row("(forgotten)"));
+    assert_eq!(browser.eval(&format!("{}.querySelector('button')", row("(forgotten)"))), json!(null));
+    expect_clean(&browser, &allocator);
+}
+
 /// The bug: a late report lets the count of burned permits fall, and the page threw away what it had plotted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_report_keeps_what_was_plotted() {

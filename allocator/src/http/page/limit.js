@@ -53,7 +53,7 @@ function nodes(name) {
     ["Spent/s", (one) => [one.spentPerSecond, words.rate(one.spentPerSecond)]],
     ["Waiting", (one) => [one.waiting, words.count(one.waiting)]],
     ["Weight", (one) => [one.weight, `${words.count(one.weight)}${one.priority ? `, priority ${words.count(one.priority)}` : ""}`]],
-    ["", null, (one) => (mayOperate(name)
+    ["", null, (one) => (mayOperate(name) && one.node !== null
       ? el("button", { type: "button", class: "small", "aria-label": `Block ${one.node}`, onclick: () => actions.block(name, one.node) }, "Block…") : el("span"))],
   ], "Actions");
   return {

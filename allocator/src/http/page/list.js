@@ -9,7 +9,7 @@ import * as words from "./words.js";
 /** Rows that are shown at once. */
 const ROWS = 100;
 
-/** After the pointer moves over a row, rows stay where they are for so long; and while the focus is in one. */
+/** After the pointer moves over a row, rows keep their places for so long; and while the focus is in one. */
 const HOLD_MS = 8_000;
 
 const ORDERS = {
@@ -162,7 +162,12 @@ export function list(main) {
     const isHeld = !anew && (performance.now() < held || body.contains(document.activeElement));
     if (isHeld) {
       const place = new Map(shown.map((name, at) => [name, at]));
-      page = found.filter(({ name }) => place.has(name)).sort((a, b) => place.get(a.name) - place.get(b.name));
+      const due = new Set(page);
+      // Rows that came meanwhile stay, too. Once there are as many of them as of the others, only those that are due stay.
+      const most = shown.length < 2 * chosen.rows ? Infinity : chosen.rows;
+      const stay = found.filter((one) => place.get(one.name) < most || (place.has(one.name) && due.has(one)));
+      stay.sort((a, b) => place.get(a.name) - place.get(b.name));
+      page = [...stay, ...page.filter(({ name }) => !place.has(name))];
     }
     shown = page.map(({ name }) => name);
     children(body, rows(page.map((one) => [one.name, one])));

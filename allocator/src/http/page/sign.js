@@ -22,8 +22,15 @@ export const mayChange = (name) => roles("admin", name)?.length !== 0;
 /** Whether it may be topped up. */
 export const mayTopUp = (name) => mayChange(name) || (roles("operate", name) ?? []).some((role) => role.top_up_max > 0);
 
+/** Why no token is asked for: a browser drops the cookie that keeps it, unless the page came by https or from localhost. */
+const INSECURE = "Signing in needs https or localhost (a forwarded port will do). At this address the browser would not keep the token.";
+
 /** Shows in `main` how to sign in, in place of all that may not be looked at. */
 export function signIn(main) {
+  if (!isSecureContext) {
+    children(main, [el("div", { class: "sign" }, el("h1", { tabindex: -1 }, "Sign in"), wrong(new Error(INSECURE)))]);
+    return;
+  }
   const token = el("input", { type: "password", name: "token", required: true, autocomplete: "current-password" });
   const place = el("div");
   const form = el("form", { class: "sign", novalidate: true, onsubmit: async (event) => {

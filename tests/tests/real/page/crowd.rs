@@ -1,4 +1,5 @@
-//! Five hundred limits, ten thousand keys, a thousand nodes: answers and the page stay small and quick.
+//! Five hundred limits, ten thousand keys, a thousand nodes: answers and the page stay small and quick. Rows keep their
+//! places, and none that needs an operator is hidden.
 
 use super::{Browser, ask, in_row, open};
 use lessor_protocol::CLOCK;
@@ -17,9 +18,13 @@ const KEYS: u64 = 10;
 /// types would notice more.
 const BUSY_PART: f64 = 0.3;
 
-fn config() -> String {
+/// Rows that the page shows at once.
+const ROWS: usize = 100;
+
+/// Returns the configuration of so many limits, the first of which has keys.
+fn config(limits: usize) -> String {
     let mut config = "[store]\nkind = \"memory\"\n".to_owned();
-    for number in 0..500 {
+    for number in 0..limits {
         let rule = "{ kind = \"token_bucket\", capacity = 100, refill = 100, per = \"1h\" }";
         let _ = write!(
             config,
@@ -41,7 +46,7 @@ fn busy(browser: &Browser) -> f64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn five_hundred_limits_ten_thousand_keys_and_a_thousand_nodes_are_still_a_page() {
-    let allocator = Allocator::start(&config(), "127.0.0.1:0", true);
+    let allocator = Allocator::start(&config(500), "127.0.0.1:0", true);
     for node in 0..NODES {
         let key = |key| AskBody {
             limit: "partner/000".to_owned(),
@@ -65,7 +70,7 @@ async fn five_hundred_limits_ten_thousand_keys_and_a_thousand_nodes_are_still_a_
 
     let browser = open(&allocator);
     browser.wait("document.querySelector('.summary').textContent.startsWith('500 limits')");
-    assert_eq!(browser.eval("document.querySelectorAll('tr[data-limit]').length"), json!(100));
+    assert_eq!(browser.eval("document.querySelectorAll('tr[data-limit]').length"), json!(ROWS));
     let before = busy(&browser);
     let start = CLOCK.now();
     browser.eval("new Promise((done) => setTimeout(done, 5000))");
@@ -89,4 +94,33 @@ async fn five_hundred_limits_ten_thousand_keys_and_a_thousand_nodes_are_still_a_
     );
     assert!(browser.eval("document.querySelectorAll('*').length").as_u64() < Some(3_000));
     assert_eq!(browser.complaints(), Vec::<String>::new());
+}
+
+/// The bug: while the focus was in a row, the page hid all limits but those that it showed already.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_limit_that_begins_to_need_an_operator_shows_after_rows_that_keep_their_places() {
+    let allocator = Allocator::start(&config(ROWS + 1), "127.0.0.1:0", true);
+    let browser = open(&allocator);
+    let names = || {
+        let names =
+            browser.eval("[...document.querySelectorAll('tr[data-limit]')].map((row) => row.dataset.limit)");
+        serde_json::from_value::<Vec<String>>(names).expect("a list of names")
+    };
+    let mut expected: Vec<String> = (0..ROWS).map(|number| format!("partner/{number:03}")).collect();
+    assert_eq!(names(), expected);
+    browser.eval(&format!("{}.focus()", in_row("partner/050", "a")));
+    ask(&allocator, Method::POST, "/v1/limits/partner%2F100/pause", Some(json!({}))).await;
+    browser.wait(&in_row("partner/100", ""));
+    expected.push("partner/100".to_owned());
+    assert_eq!(names(), expected);
+    // The row of a limit that is healthy again keeps its place, too, while the one with the focus keeps the focus.
+    ask(&allocator, Method::POST, "/v1/limits/partner%2F099/pause", Some(json!({}))).await;
+    ask(&allocator, Method::POST, "/v1/limits/partner%2F100/resume", None).await;
+    browser.wait(&format!("{}.textContent === 'ok'", in_row("partner/100", ".badges")));
+    assert_eq!(names(), expected);
+    assert_eq!(browser.eval("document.activeElement.closest('tr').dataset.limit"), json!("partner/050"));
+    // Once the focus is elsewhere, the page shows what needs an operator first.
+    browser.eval("document.activeElement.blur()");
+    browser.wait("document.querySelector('tr[data-limit]').dataset.limit === 'partner/099'");
+    assert_eq!(names().len(), ROWS);
 }

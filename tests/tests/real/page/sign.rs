@@ -1,7 +1,7 @@
 //! The page of an allocator that requires identities: an operator signs in with a token, is offered what its role
 //! allows, and signs out.
 
-use super::browser::Browser;
+use super::browser::{Browser, UNTRUSTED};
 use lessor_access::{SECRET_BYTES, Tokens, calendar};
 use scenarios::process::Allocator;
 
@@ -71,6 +71,24 @@ fn an_operator_signs_in_is_offered_what_it_may_do_and_signs_out() {
     browser.wait(field);
     browser.go(&format!("{}/", allocator.url));
     browser.wait(field);
+}
+
+/// The bug: the browser dropped the cookie of a page that came unencrypted from another machine, and the page asked for
+/// the token again without a word.
+#[test]
+fn a_page_at_an_address_where_no_token_is_kept_says_so_and_asks_for_none() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let file = folder.path().join("tokens.toml");
+    std::fs::write(&file, "# no token\n").expect("a writable file");
+    let config = format!("[store]\nkind = \"memory\"\n[auth]\ntokens = {file:?}\n{ROLES}");
+    let allocator = Allocator::start(&config, "127.0.0.1:0", true);
+    let browser = Browser::open(&format!("{}/", allocator.url.replace("127.0.0.1", UNTRUSTED)));
+    browser
+        .wait("document.querySelector('.sign .problem')?.textContent.includes('needs https or localhost')");
+    assert_eq!(
+        browser.eval("[isSecureContext, document.querySelectorAll('input').length].join()"),
+        "false,0"
+    );
 }
 
 /// A larger change is made only once the name of the limit is typed.
