@@ -31,6 +31,9 @@ const SERVICE: &str = "lessor";
 /// The environment variable in which an operator sets that name, for any program.
 const SERVICE_NAME: &str = "OTEL_SERVICE_NAME";
 
+/// The environment variable with attributes of the process. The name may be one of them.
+const RESOURCE_ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+
 /// The exporter of spans. When it is dropped, it sends the last ones.
 #[derive(Debug)]
 pub(crate) struct Spans(SdkTracerProvider);
@@ -75,6 +78,19 @@ pub(crate) fn install(
     Ok(Some(Spans(provider)))
 }
 
+/// Returns the name of this process at a collector, from the values of [`SERVICE_NAME`] and [`RESOURCE_ATTRIBUTES`].
+/// `None` leaves the name in the attributes. An empty value counts as unset.
+fn service_name<'a>(name: &'a str, attributes: &str) -> Option<&'a str> {
+    if !name.is_empty() {
+        return Some(name);
+    }
+    let mut pairs = attributes.split(',').filter_map(|pair| pair.split_once('='));
+    // The library uses the last of several.
+    let named = pairs.rfind(|(key, _)| key.trim() == "service.name");
+    let is_named = named.is_some_and(|(_, value)| !value.trim().is_empty());
+    (!is_named).then_some(SERVICE)
+}
+
 fn provider(collector: &Url) -> Result<SdkTracerProvider, Box<dyn std::error::Error>> {
     let http = reqwest::blocking::Client::builder()
         .timeout(EXPORT_WITHIN)
@@ -89,9 +105,11 @@ fn provider(collector: &Url) -> Result<SdkTracerProvider, Box<dyn std::error::Er
         .with_timeout(EXPORT_WITHIN)
         .build()?;
     let resource = Resource::builder();
-    let resource = match std::env::var_os(SERVICE_NAME) {
-        Some(_) => resource,
-        None => resource.with_service_name(SERVICE),
+    let of_env = [SERVICE_NAME, RESOURCE_ATTRIBUTES].map(|name| std::env::var(name).unwrap_or_default());
+    let [name, attributes] = of_env.each_ref().map(String::as_str);
+    let resource = match service_name(name, attributes) {
+        Some(name) => resource.with_service_name(name.to_owned()),
+        None => resource,
     };
     // Sampler, limits and batches are set in the environment, by the names that OpenTelemetry has for them.
     let exporter = Exporter { inner: exporter, is_failing: AtomicBool::new(false) };
@@ -152,5 +170,21 @@ mod tests {
         }
         let secret = ok("http://ops:hunter2@collector:4318").expect_err("it has a password");
         assert!(!secret.contains("hunter2"), "{secret}");
+    }
+
+    /// The bugs: the name in the attributes gave way to the default, and an empty variable counted as a name.
+    #[test]
+    fn the_name_of_the_process_is_as_the_environment_says() {
+        for (name, attributes, expected) in [
+            ("", "", Some(SERVICE)),
+            ("", "region=eu", Some(SERVICE)),
+            ("", "service.name=, region=eu", Some(SERVICE)),
+            ("", "service.namespace=a,name=b,service.name", Some(SERVICE)),
+            ("", "region=eu, service.name = lessor-eu", None),
+            ("lessor-eu", "", Some("lessor-eu")),
+            ("lessor-eu", "service.name=other", Some("lessor-eu")),
+        ] {
+            assert_eq!(service_name(name, attributes), expected, "{name:?} {attributes:?}");
+        }
     }
 }

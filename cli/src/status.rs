@@ -87,7 +87,7 @@ fn head(address: &str, status: &Value) -> String {
     for warning in status["warnings"].as_array().into_iter().flatten() {
         rows.push(["warning".to_owned(), String::new(), table::text(warning)]);
     }
-    for (check, what) in [("store", "store"), ("config", "configuration")] {
+    for (check, what) in [("store", "store"), ("upstreams", "upstreams"), ("config", "configuration")] {
         if let Some(reason) = status["checks"][check]["reason"].as_str() {
             rows.push([what.to_owned(), "failing".to_owned(), reason.to_owned()]);
         }
@@ -143,6 +143,21 @@ mod tests {
         assert!(lines[2].contains("failing") && lines[2].ends_with("cannot write: no space"), "{shown}");
         assert!(lines[3].starts_with("http://centre:7400  does not answer "), "{shown}");
         assert_eq!(lines.len(), 4);
+    }
+
+    /// The bug: the reason was in `--json` alone.
+    #[test]
+    fn why_nothing_can_be_leased_is_said() {
+        let why = "every limit is leased from an allocator that does not answer: http://centre:7400";
+        let status = json!({
+            "version": "1.0.0", "up_ms": 1_000, "sessions": 0, "store": "memory", "node": null,
+            "reasons": ["upstream_failing"], "quarantine": {}, "upstreams": [],
+            "checks": { "store": { "ok": true }, "upstreams": { "ok": false, "reason": why } },
+        });
+        let shown = head("http://here:7400", &status);
+        let line = shown.lines().nth(1).expect("a line for the upstreams");
+        assert!(line.starts_with("upstreams ") && line.contains(" failing "), "{shown}");
+        assert!(line.ends_with(why), "{shown}");
     }
 
     #[test]

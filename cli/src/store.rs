@@ -69,7 +69,7 @@ Examples:
   lessor store check /var/lib/lessor/lessor.redb
   lessor store export lessor.redb > lessor.json
   lessor store import lessor.json lessor.redb --nothing-was-lent-since
-  lessor store migrate --store-url postgres://lessor@db.internal/lessor?sslmode=verify-full
+  lessor store migrate --store-url 'postgres://lessor@db.internal/lessor?sslmode=verify-full'
 
 Stop the allocator that uses a store before check, export and import. migrate runs beside allocators.
 Exit codes: 0 done; 1 the store is missing, old or damaged, and an allocator would start in quarantine;

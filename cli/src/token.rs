@@ -22,7 +22,7 @@ Examples:
   lessor token list
   lessor token revoke 3f2a9c01                           by its id; by a name, all tokens of that name
   lessor token new billing --config lessor.toml          where that configuration keeps them: a file, or its store
-  lessor token list --store-url postgres://lessor@db.internal/lessor?sslmode=verify-full
+  lessor token list --store-url 'postgres://lessor@db.internal/lessor?sslmode=verify-full'
 
 To rotate a token: make another of the same name, give it to its bearer, revoke the old one by its id.
 

@@ -136,7 +136,7 @@ async fn top_up(
     // A pool of a pattern limit is topped up under the name that matched.
     let (was_made, available) = shared.with(|registry, now| {
         if registry.configured_for(name).is_none() {
-            return Err(show::not_this_name(registry, name).into());
+            return Err(show::not_this_name(registry, name));
         }
         let limit = registry.limit_for(name).expect("its name is known");
         let rules = &limit.config().rules;

@@ -1,6 +1,6 @@
 //! Decides which changes of a limit are so large that an operator has to confirm them: most typos are a zero too many.
 
-use crate::config::{LimitConfig, Upstream};
+use crate::config::{Keyed, LimitConfig, Upstream};
 use lessor_ledger::Rule;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::Fallback;
@@ -10,9 +10,18 @@ use std::time::Duration;
 /// The span over which rates are compared.
 const SPAN: Duration = Duration::from_secs(86_400);
 
-/// Returns why a change from `before` to `after` needs confirmation; `None` if it needs none. Both the permits that may
-/// be spent at once and those in a day may change by at most `factor`.
+/// Returns why a change from `before` to `after` needs confirmation; `None` if it needs none. `before` is a pattern if
+/// `after` is new and has a name that the pattern fits. Both the permits that may be spent at once and the permits that
+/// may be spent in a day may change by at most `factor`.
 pub(super) fn reason(before: &LimitConfig, after: &LimitConfig, factor: u64) -> Option<String> {
+    let why = change(before, after, factor)?;
+    if before.name.as_str() == after.name.as_str() {
+        return Some(why);
+    }
+    Some(format!("{why} (the pattern {} holds for this limit now)", quoted(before.name.as_str())))
+}
+
+fn change(before: &LimitConfig, after: &LimitConfig, factor: u64) -> Option<String> {
     if after.shadow && !before.shadow {
         return Some("in shadow mode nothing is refused".to_owned());
     }
@@ -25,6 +34,20 @@ pub(super) fn reason(before: &LimitConfig, after: &LimitConfig, factor: u64) -> 
     if upstream(before) != upstream(after) {
         return Some("the limit would be leased from another upstream".to_owned());
     }
+    match (before.keyed, after.keyed) {
+        (Keyed::No, Keyed::Yes { .. }) => {
+            return Some(
+                "with keyed = true each key may spend what the whole limit may spend now".to_owned(),
+            );
+        }
+        // A key that has spent keeps its place, so this many keys can spend within one window.
+        (Keyed::Yes { keys_max: before }, Keyed::Yes { keys_max: after }) if after > before => {
+            if let Some(times) = larger(Some(before as u128), Some(after as u128), factor) {
+                return Some(format!("the number of keys that may spend the limit changes {times}"));
+            }
+        }
+        (Keyed::No | Keyed::Yes { .. }, _) => {}
+    }
     let keys: BTreeSet<_> = before.overrides.keys().chain(after.overrides.keys()).map(Some).collect();
     keys.into_iter().chain([None]).find_map(|key| {
         let rules = |config: &'_ LimitConfig| {
@@ -34,9 +57,12 @@ pub(super) fn reason(before: &LimitConfig, after: &LimitConfig, factor: u64) -> 
         let of = key.map_or(String::new(), |key| format!(" of key {key}"));
         let at_once = larger(at_once(&before), at_once(&after), factor)
             .map(|times| format!("what may be spent at once{of} changes {times}"));
-        at_once.or_else(|| {
-            let times = larger(in_a_day(&before), in_a_day(&after), factor)?;
-            Some(format!("what may be spent in a day{of} changes {times}"))
+        at_once.or_else(|| match (in_a_day(&before), in_a_day(&after)) {
+            (Some(_), None) => {
+                Some(format!("what may be spent in a day{of} would have no bound, only the calls in flight"))
+            }
+            (before, after) => larger(before, after, factor)
+                .map(|times| format!("what may be spent in a day{of} changes {times}")),
         })
     })
 }
@@ -50,11 +76,13 @@ fn at_once(rules: &[Rule]) -> Option<u128> {
     rules.iter().map(|rule| u128::from(rule.ceiling())).min()
 }
 
-/// Returns the permits that may be spent in a day; `None` if no rule has a window.
+/// Returns the permits that may be spent in a day; `None` if all rules only bound the calls in flight.
 fn in_a_day(rules: &[Rule]) -> Option<u128> {
-    let rate = |rule: &Rule| {
-        let window = rule.window()?.as_nanos();
-        (u128::from(rule.ceiling()) * SPAN.as_nanos()).checked_div(window)
+    let rate = |rule: &Rule| match (rule, rule.window()) {
+        (Rule::Concurrency(_), _) => None,
+        // A bucket that never refills.
+        (_, None) => Some(u128::from(rule.ceiling())),
+        (_, Some(window)) => Some(u128::from(rule.ceiling()) * SPAN.as_nanos() / window.as_nanos().max(1)),
     };
     rules.iter().filter_map(rate).min()
 }
@@ -79,6 +107,8 @@ mod tests {
         config.limits.into_iter().next().expect("one")
     }
 
+    const IN_FLIGHT: &str = "{ kind = \"concurrency\", limit = 600, longest = \"10s\" }";
+
     fn window(limit: u64, per: &str) -> String {
         format!("{{ kind = \"sliding_window\", limit = {limit}, per = \"{per}\" }}")
     }
@@ -99,7 +129,7 @@ mod tests {
             (window(600, "1h"), true),
             (format!("{}, {}", window(600, "30s"), window(10_000, "1h")), false),
             (format!("{}, {}", window(600, "30s"), window(100, "1h")), true),
-            ("{ kind = \"concurrency\", limit = 600, longest = \"10s\" }".to_owned(), false),
+            (format!("{}, {IN_FLIGHT}", window(600, "30s")), false),
         ] {
             let after = rules(&after);
             assert_eq!(asked(&before, &after), is_asked, "{after:?}");
@@ -130,5 +160,46 @@ mod tests {
         let said =
             reason(&keyed(&window(600, "30s")), &keyed(&window(60_000, "30s")), 10).expect("it is large");
         assert!(said.contains("of key acme"), "{said}");
+    }
+    /// The bug: a cap on the calls in flight, or a bucket that never refills, had no figure for a day, and such a change
+    /// needed no confirmation.
+    #[test]
+    fn a_day_without_a_bound_is_to_be_confirmed() {
+        let rules = |rules: &str| limit(&format!("rules = [{rules}]"));
+        let said = |before: &str, after: &str| reason(&rules(before), &rules(after), 10);
+        let (windowed, both) = (window(600, "30s"), format!("{}, {IN_FLIGHT}", window(600, "30s")));
+        for before in [&windowed, &both] {
+            let said = said(before, IN_FLIGHT).expect("nothing bounds a day");
+            assert!(said.contains("spent in a day would have no bound"), "{said}");
+        }
+        for (before, after) in [(IN_FLIGHT, IN_FLIGHT), (IN_FLIGHT, &*both), (IN_FLIGHT, &*windowed)] {
+            assert_eq!(said(before, after), None, "{before} {after}");
+        }
+        let once = "{ kind = \"token_bucket\", capacity = 600, refill = 0, per = \"1s\" }";
+        for (before, after) in [(&*windowed, once), (once, &*windowed)] {
+            assert!(said(before, after).is_some_and(|said| said.contains("in a day")), "{before} {after}");
+        }
+        assert_eq!(said(once, once), None);
+        let keyed = |rules: &str| {
+            let of_key = format!("[[limit.override]]\nkey = \"acme\"\nrules = [{rules}]");
+            limit(&format!("keyed = true\nrules = [{windowed}]\n{of_key}"))
+        };
+        let said = reason(&keyed(&windowed), &keyed(IN_FLIGHT), 10).expect("nothing bounds a day");
+        assert!(said.contains("of key acme"), "{said}");
+    }
+
+    /// The bug: a limit that is counted by key from then on lets each key spend all of it, and needed no confirmation.
+    #[test]
+    fn a_limit_for_each_key_in_place_of_one_is_to_be_confirmed() {
+        let of = |more: &str| limit(&format!("{more}\nrules = [{}]", window(600, "30s")));
+        let keys = |most: u64| of(&format!("keyed = true\nkeys_max = {most}"));
+        for most in [1, 2_000] {
+            let said = reason(&of(""), &keys(most), 10).expect("each key has the limit");
+            assert!(said.contains("keyed = true"), "{said}");
+            assert_eq!(reason(&keys(most), &of(""), 10), None);
+        }
+        for (before, after, is_asked) in [(100, 1_000, false), (100, 1_001, true), (1_001, 1, false)] {
+            assert_eq!(reason(&keys(before), &keys(after), 10).is_some(), is_asked, "{before} {after}");
+        }
     }
 }

@@ -106,9 +106,18 @@ fn before(registry: &mut Registry, name: &str) -> Before {
     registry.limit(name).map(|limit| limit.shared_config())
 }
 
+/// Returns the configuration that holds for `name`: its own or, without one, the configuration of a pattern that fits it.
+fn in_force(registry: &mut Registry, name: &str) -> Before {
+    before(registry, name).or_else(|| {
+        let pattern = registry.pattern_for(name)?;
+        before(registry, &pattern)
+    })
+}
+
 /// A limit as it was before the registry was locked for a change, and what takes long to find out about it: exchanges wait
 /// while the registry is locked.
 struct Seen {
+    /// The configuration that held for the name of the limit.
     config: Before,
     etag: Option<String>,
     larger: Option<String>,
@@ -117,7 +126,7 @@ struct Seen {
 impl Seen {
     /// Looks at the limit called `name`, which is to change to `after`, if it is not to go.
     fn of(shared: &Shared, name: &str, after: Option<&LimitConfig>) -> Seen {
-        let config = shared.with(|registry, _| before(registry, name));
+        let config = shared.with(|registry, _| in_force(registry, name));
         let etag = config.as_ref().map(|config| etag(config));
         let factor = shared.config().server.change_factor_max;
         let larger =
@@ -163,7 +172,7 @@ async fn put_for_all(
 ) -> Result<(Before, Kept), Problem> {
     let name = config.name.as_str();
     let seen = Seen::of(shared, name, Some(config));
-    let mut was = seen.config.clone();
+    let mut was = None;
     let written = raw(config);
     let check = || {
         shared.with(|registry, _| {
@@ -187,11 +196,11 @@ pub(super) async fn remove(
     decider.visitor.needs_of(shared, "admin", name, |rights| rights.may_administer(name))?;
     let condition = condition(headers)?;
     let seen = Seen::of(shared, name, None);
-    let mut was = seen.config.clone();
+    let mut was = None;
     let mut check = |registry: &mut Registry| {
         was = before(registry, name);
         if was.is_none() {
-            return Err(show::not_this_name(registry, name).into());
+            return Err(show::not_this_name(registry, name));
         }
         check_condition(registry, name, condition.as_deref(), &seen)?;
         if let Some(below) = registry.below(name) {
@@ -291,9 +300,9 @@ fn check_fresh(registry: &mut Registry, now: Moment, name: &str, fresh: bool) ->
     Ok(())
 }
 
-/// Refuses to make a shared limit keyed, or not keyed any more, also one that was removed and still counts. Earlier
-/// grants are not known by key, and allocators
-/// that share a store do not wait together until those grants have ended.
+/// Refuses to change whether a limit in a shared store is keyed. This includes a limit that was removed and whose grants
+/// still count, because earlier grants are not known by key, and allocators that share a store do not wait together until
+/// those grants have ended.
 fn check_keys(shared: &Shared, registry: &mut Registry, config: &LimitConfig) -> Result<(), Problem> {
     let is_keyed = |config: &LimitConfig| config.keyed != Keyed::No;
     match registry.limit_or_retired(config.name.as_str()) {
@@ -332,7 +341,7 @@ fn check(
 
 /// Returns why the change to `config` needs confirmation, if it does.
 fn larger(shared: &Shared, registry: &mut Registry, config: &LimitConfig, seen: &Seen) -> Option<String> {
-    let before = before(registry, config.name.as_str())?;
+    let before = in_force(registry, config.name.as_str())?;
     match seen.is(&before) {
         true => seen.larger.clone(),
         false => confirm::reason(&before, config, shared.config().server.change_factor_max),

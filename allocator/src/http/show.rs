@@ -218,21 +218,20 @@ pub(super) fn limit_unknown(name: &str) -> AskRejection {
 }
 
 /// Returns the error for a `name` that the request cannot be for: a pattern and its names are asked for in different
-/// requests.
-pub(super) fn not_this_name(registry: &mut Registry, name: &str) -> AskRejection {
+/// requests. The member `pattern` has the pattern whose options hold for `name`.
+pub(super) fn not_this_name(registry: &mut Registry, name: &str) -> Problem {
+    let unknown = |detail| Problem::from(AskRejection::new(Reason::LimitUnknown, "limit", detail));
     let shown = quoted(name);
-    let detail = match registry.configured_for(name) {
-        Some(pattern) => format!(
-            "{shown} is a name of the pattern {}, which is shown and changed as a whole: name the pattern, or put a limit \
-             for this name",
-            quoted(&pattern)
-        ),
-        None if registry.limit(name).is_some() => {
-            format!("{shown} is a pattern: name one of the names that it stands for")
-        }
-        None => return limit_unknown(name),
-    };
-    AskRejection::new(Reason::LimitUnknown, "limit", detail)
+    if registry.limit(name).is_some() {
+        return unknown(format!("{shown} is a pattern: name one of the names that it stands for"));
+    }
+    let Some(pattern) = registry.pattern_for(name) else { return limit_unknown(name).into() };
+    let detail = format!(
+        "{shown} is covered by the pattern {}, which is shown and changed as a whole: name the pattern, or put a limit of \
+         this name",
+        quoted(&pattern)
+    );
+    unknown(detail).with("pattern", json!(pattern))
 }
 
 /// A limit as it is at one moment.
@@ -247,7 +246,7 @@ impl Looked {
     pub(super) fn at(shared: &Shared, name: &str) -> Result<Self, Problem> {
         let silent = shared.silent_upstreams().all();
         shared.with(|registry, now| {
-            let Some(limit) = registry.limit(name) else { return Err(not_this_name(registry, name).into()) };
+            let Some(limit) = registry.limit(name) else { return Err(not_this_name(registry, name)) };
             Ok(Looked { config: limit.shared_config(), figures: limit.figures(now), silent })
         })
     }

@@ -3,7 +3,7 @@
 
 use super::json;
 use super::problem::Problem;
-use super::show::{self, limit_unknown};
+use super::show::{self, not_this_name};
 use super::walk::{Page, Walk};
 use crate::config::{Keyed, Names};
 use crate::shared::{Reader, Shared};
@@ -80,7 +80,7 @@ pub(super) async fn of_limit(
     let asked = Asked::of(query)?;
     let _turn = shared.turn_to_show(reader).await?;
     let (pools, has_keys, blocked) = shared.with(|registry, now| {
-        let limit = registry.limit(name).ok_or_else(|| limit_unknown(name))?;
+        let Some(limit) = registry.limit(name) else { return Err(not_this_name(registry, name)) };
         let config = limit.config();
         let has_keys = config.keyed != Keyed::No || config.name.names() != Names::One;
         let blocked: Vec<String> =

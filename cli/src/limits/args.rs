@@ -18,7 +18,8 @@ pub(crate) struct LimitsArgs {
     /// Print JSON, as the allocator answers.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Confirm what needs it: a removal, a change by more than ten times, a top-up beyond the limit.
+    /// Confirm what needs it: a removal, a change that takes a cap away or alters it by more than ten times, a top-up
+    /// beyond the limit.
     #[arg(long, global = true)]
     pub(crate) yes: bool,
     /// The reason of a change, for the audit log.
@@ -104,7 +105,7 @@ pub(crate) struct SetArgs {
     #[arg(value_parser = named())]
     pub(crate) name: String,
     /// The rules, as in the configuration: '[{ kind = "sliding_window", limit = 50, per = "1s" }]'. All other options
-    /// stay as they are.
+    /// stay as they are. A new limit whose name fits a pattern gets the other options of that pattern.
     #[arg(long, value_name = "TOML")]
     pub(crate) rules: Option<String>,
     /// A file with the options of a [[limit]], without that line; - for stdin. Options that are missing get their default.

@@ -157,11 +157,14 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
     };
     let seen = server.ask(Method::GET, &[&set.name], &[], None, None).await?;
     let is_there = seen.status != StatusCode::NOT_FOUND;
-    let etag = seen.etag.clone();
+    let (etag, pattern) = (seen.etag.clone(), seen.body["pattern"].as_str().map(str::to_owned));
     let seen = if is_there { seen.good()? } else { json!({}) };
     let body = match given {
         Given::Rules(rules) => {
-            let mut body = configured(&seen);
+            let mut body = match pattern.filter(|_| !is_there) {
+                Some(pattern) => of_pattern(server, &set.name, &pattern).await?,
+                None => configured(&seen),
+            };
             body["rules"] = rules;
             body
         }
@@ -176,6 +179,23 @@ async fn put(server: &Server, set: &SetArgs) -> Result<(Value, String), Failure>
         false => table::limit(&reply),
     };
     Ok((reply, shown))
+}
+
+/// Returns the options of `pattern` for a limit called `name`, which has none of its own.
+async fn of_pattern(server: &Server, name: &str, pattern: &str) -> Result<Value, Failure> {
+    let seen = server.ask(Method::GET, &[pattern], &[], None, None).await?;
+    let seen = seen.good().map_err(|failure| match failure {
+        Failure::Input(said) => Failure::Input(format!(
+            "{said}: {name} has the options of the pattern {pattern}, which cannot be read. Name all options with --file"
+        )),
+        failure @ Failure::Run(_) => failure,
+    })?;
+    let mut options = configured(&seen);
+    options["name"] = json!(name);
+    if let Some(options) = options.as_object_mut().filter(|_| !name.ends_with('*')) {
+        options.remove("names_max");
+    }
+    Ok(options)
 }
 
 /// Returns the configuration in an answer of the API, without the figures.
@@ -229,5 +249,75 @@ fn text_of(file: &std::path::Path) -> Result<String, Failure> {
         Ok(bytes) if bytes as u64 <= FILE_MAX => Ok(text),
         Ok(_) => Err(Failure::Input(format!("stdin has more than {FILE_MAX} bytes"))),
         Err(error) => Err(Failure::Input(format!("cannot read stdin: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser as _;
+    use lessor_allocator::Config;
+    use std::future::pending;
+    use tokio::net::TcpListener;
+
+    const CONFIG: &str = r#"
+        [store]
+        kind = "memory"
+        [[limit]]
+        name = "routes"
+        rules = [{ kind = "sliding_window", limit = 100, per = "1s" }]
+        [[limit]]
+        name = "api/*"
+        parent = "routes"
+        names_max = 50
+        reserve = 2
+        rules = [{ kind = "sliding_window", limit = 10, per = "1s" }]
+    "#;
+
+    /// Starts an allocator, and returns its URL.
+    async fn serving() -> String {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        let config = Config::parse(CONFIG).expect("a good configuration");
+        tokio::spawn(lessor_allocator::Server::new(config, true).run(listener, pending()));
+        url
+    }
+
+    /// Parses `lessor limits` with the arguments `more`, for the allocator at `url`.
+    fn parsed(url: &str, more: &[&str]) -> (Server, LimitsCommand) {
+        let line = [&["lessor", "limits", "--server", url], more].concat();
+        let Command::Limits(args) = Cli::try_parse_from(line).expect("a good line").command else {
+            panic!("it is another command")
+        };
+        (Server::try_new(&args.server).expect("a good address"), args.command)
+    }
+
+    /// The bug: such a name counted as new, so its limit had the rules alone, and was no longer below the parent of the
+    /// pattern.
+    #[tokio::test]
+    async fn new_rules_for_a_name_of_a_pattern_leave_the_other_options_of_the_pattern() {
+        let url = serving().await;
+        let set = async |name: &str| {
+            let rules = "[{ kind = \"sliding_window\", limit = 20, per = \"1s\" }]";
+            let (server, command) = parsed(&url, &["set", name, "--rules", rules]);
+            answer(&server, &command).await.map(|(body, _)| body).map_err(|failure| failure.to_string())
+        };
+        for (name, names_max) in [("api/x", Value::Null), ("api/v1/*", json!(50))] {
+            let made = set(name).await.expect("no confirmation is needed");
+            assert_eq!((&made["name"], &made["parent"]), (&json!(name), &json!("routes")), "{made}");
+            assert_eq!((&made["reserve"], &made["names_max"]), (&json!(2), &names_max), "{made}");
+            assert_eq!(made["rules"][0]["limit"], 20, "{made}");
+        }
+        assert_eq!(set("api/x").await.expect("it is there now")["parent"], "routes");
+        assert_eq!(set("other").await.expect("it is new")["parent"], Value::Null);
+    }
+
+    /// An operator may have the right to read one name of a pattern, and not the pattern.
+    #[tokio::test]
+    async fn a_pattern_that_cannot_be_read_is_named_with_what_to_do() {
+        let (server, _) = parsed(&serving().await, &["list"]);
+        let refused = of_pattern(&server, "web/x", "web/*").await.expect_err("it is not there");
+        assert!(matches!(&refused, Failure::Input(said) if said.ends_with("Name all options with --file")));
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// Formats all limits.
 pub(crate) fn limits(body: &Value) -> String {
-    let mut rows = vec![["LIMIT", "RULES", "AVAILABLE", "OUT", "LEASES", "STATE"].map(str::to_owned)];
+    let mut rows = vec![["LIMIT", "RULES", "AVAILABLE", "OUT", "LESSEES", "STATE"].map(str::to_owned)];
     for limit in body["limits"].as_array().into_iter().flatten() {
         rows.push([
             text(&limit["name"]),
@@ -89,12 +89,12 @@ pub(super) fn preview(body: &Value) -> String {
         let wait = wait.map(|wait| format!(", and lend nothing for {}", of_millis(wait))).unwrap_or_default();
         return format!("{name} would be new{wait}\n");
     }
-    let mut rows = vec![["POOL", "AVAILABLE", "AFTER", "OVER", "OUT", "LEASES"].map(str::to_owned)];
+    let mut rows = vec![["POOL", "AVAILABLE", "AFTER", "OVER", "OUT", "LESSEES"].map(str::to_owned)];
     for pool in body["pools"].as_array().into_iter().flatten() {
         let key = pool.get("key").or(pool.get("limit")).unwrap_or(&body["limit"]);
         let figures = ["available_before", "available_after", "over", "outstanding", "lessees"];
-        let [before, after, over, out, nodes] = figures.map(|figure| pool[figure].to_string());
-        rows.push([text(key), before, after, over, out, nodes]);
+        let [before, after, over, out, lessees] = figures.map(|figure| pool[figure].to_string());
+        rows.push([text(key), before, after, over, out, lessees]);
     }
     let mut shown = aligned(&rows);
     let waits =
@@ -162,11 +162,11 @@ mod tests {
             "keyed": true, "pools": 0, "paused": false, "blocked_nodes": 0, "quarantine_ms": 0 });
         let shown = limits(&json!({ "limits": [one, other] }));
         let row = |cells: [&str; 6]| {
-            let [name, rules, available, out, nodes, state] = cells;
-            format!("{name:<13}  {rules:<20}  {available:<9}  {out:<3}  {nodes:<6}  {state}\n")
+            let [name, rules, available, out, lessees, state] = cells;
+            format!("{name:<13}  {rules:<20}  {available:<9}  {out:<3}  {lessees:<7}  {state}\n")
         };
         let expected = [
-            row(["LIMIT", "RULES", "AVAILABLE", "OUT", "LEASES", "STATE"]),
+            row(["LIMIT", "RULES", "AVAILABLE", "OUT", "LESSEES", "STATE"]),
             row(["a", "sliding_window 9/30s", "1", "20", "3", "paused, 2 blocked"]),
             row(["evil\\u{1b}[2J", "", "-", "0", "0", "ok"]),
         ];
@@ -217,6 +217,9 @@ mod tests {
     fn a_preview_says_for_how_long_nothing_would_be_lent() {
         let pool =
             |waits: u64| json!({ "available_before": 9, "available_after": 0, "quarantine_ms": waits });
+        // The bug: a column LEASES had the sessions, which may hold nothing.
+        let head = preview(&json!({ "limit": "a", "is_new": false, "pools": [] }));
+        assert_eq!(head, "POOL  AVAILABLE  AFTER  OVER  OUT  LESSEES\n");
         let last = |anew: Option<u64>, pools: [u64; 2]| {
             let pools = pools.map(pool);
             let shown =

@@ -51,24 +51,14 @@ pub(crate) enum TopSort {
 impl TopSort {
     /// Returns the order after a key press.
     pub(crate) fn next(self) -> Self {
-        match self {
-            TopSort::Attention => TopSort::Left,
-            TopSort::Left => TopSort::Spent,
-            TopSort::Spent => TopSort::Refused,
-            TopSort::Refused => TopSort::Name,
-            TopSort::Name => TopSort::Attention,
-        }
+        let all = Self::value_variants();
+        let at = all.iter().position(|sort| *sort == self).expect("all orders are there");
+        all[(at + 1) % all.len()]
     }
 
     /// Returns the name of the order.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            TopSort::Attention => "attention",
-            TopSort::Left => "left",
-            TopSort::Spent => "spent",
-            TopSort::Refused => "refused",
-            TopSort::Name => "name",
-        }
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().expect("no order is hidden").get_name().to_owned()
     }
 }
 

@@ -254,6 +254,13 @@ impl Registry {
         self.limits.named_for(name)
     }
 
+    /// Returns the longest pattern, other than `name` itself, that fits `name`. If `name` is a pattern, it fits all names
+    /// of it.
+    pub fn pattern_for(&self, name: &str) -> Option<String> {
+        let stem = name.strip_suffix('*').unwrap_or(name);
+        self.limits.all_named_for(stem).find(|found| found.ends_with('*') && found != name)
+    }
+
     /// Whether the session of `caller` belongs to another owner. Such a caller gets no answer, and cannot end the
     /// session.
     pub fn is_of_another(&self, caller: &Caller) -> bool {

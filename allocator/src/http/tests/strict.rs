@@ -203,6 +203,8 @@ async fn a_request_for_a_name_of_a_pattern_is_told_what_to_name() {
     let app = App::of(&format!("[[limit]]\nname = \"api/*\"\n{rules}\n"), true);
     let of_pattern = [
         app.get("/v1/limits/api/x").await,
+        // The bug: of this request the name did not exist.
+        app.get("/v1/limits/api/x/top").await,
         app.post("/v1/limits/api/x/pause", "{}").await,
         app.post("/v1/limits/api/x/nodes/n/block", "").await,
         app.request("DELETE", "/v1/limits/api/x?confirm=true", Some("*"), "").await,
@@ -210,8 +212,46 @@ async fn a_request_for_a_name_of_a_pattern_is_told_what_to_name() {
     for reply in of_pattern {
         let (code, _, detail) = reply.problem(404);
         assert!(code == "limit_unknown" && detail.contains("the pattern \"api/*\""), "{detail}");
+        assert_eq!(reply.json()["pattern"], "api/*");
     }
     let (_, _, detail) = app.post("/v1/limits/api/*/top-up", r#"{"permits":1}"#).await.problem(404);
     assert!(detail.contains("is a pattern: name one"), "{detail}");
     assert_eq!(app.get("/v1/limits/other").await.problem(404).2, "there is no limit \"other\"");
+}
+
+/// The bug: the name had no limit of its own, so nothing was compared, and no confirmation asked for, although the
+/// pattern's parent was no longer charged.
+#[tokio::test]
+async fn a_limit_of_its_own_for_a_name_of_a_pattern_is_compared_with_the_pattern() {
+    let rules =
+        |limit: u64| format!("rules = [{{ kind = \"fixed_window\", limit = {limit}, per = \"1d\" }}]");
+    let pattern = format!("[[limit]]\nname = \"api/*\"\nparent = \"routes\"\n{}\n", rules(5));
+    let app = App::of(&format!("{pattern}[[limit]]\nname = \"routes\"\n{}\n", rules(50)), true);
+    let put = async |path: &str, parent: Option<&str>, limit: u64| {
+        let mut body = json!({ "rules": [{ "kind": "fixed_window", "limit": limit, "per": "1d" }] });
+        parent.into_iter().for_each(|parent| body["parent"] = json!(parent));
+        app.request("PUT", &format!("/v1/limits/{path}"), None, &body.to_string()).await
+    };
+    for (name, parent, limit, why) in [
+        ("api/x", None, 5, "no longer be charged to \"routes\""),
+        // Names that begin so leave the shorter pattern.
+        ("api/v1/*", None, 5, "no longer be charged to \"routes\""),
+        ("api/x", Some("routes"), 51, "by more than 10 times"),
+    ] {
+        let (code, field, detail) = put(name, parent, limit).await.problem(409);
+        assert_eq!((code.as_str(), field.as_str()), ("confirm_needed", "confirm"), "{name}: {detail}");
+        assert!(detail.contains(why) && detail.contains("the pattern \"api/*\""), "{name}: {detail}");
+        let tried = put(&format!("{name}?dry_run=true"), parent, limit).await.json();
+        assert!(tried["confirm"].as_str().is_some_and(|said| said.contains(why)), "{name}: {tried}");
+        assert_eq!(tried["is_new"], json!(true), "{name}");
+    }
+    for (path, parent) in [
+        ("api/x", Some("routes")),
+        ("api/v1/*", Some("routes")),
+        ("api/y?confirm=true", None),
+        ("other", None),
+    ] {
+        let made = put(path, parent, 5).await;
+        assert_eq!(made.status, StatusCode::CREATED, "{path}: {}", made.text);
+    }
 }
