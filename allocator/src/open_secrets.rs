@@ -4,6 +4,7 @@
 use crate::config::{Config, StoreConfig};
 use crate::shared::Shared;
 use arc_swap::ArcSwap;
+use lessor_tls::Tls;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,10 +52,11 @@ fn found(config: &Config) -> Vec<String> {
 fn files(config: &Config) -> Vec<(&'static str, &Path)> {
     let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
     let upstream = config.upstream_tls.as_ref().and_then(|tls| tls.certificate_files());
-    let password = match &config.server.store {
-        StoreConfig::Shared(shared) => shared.password_file.as_deref(),
-        StoreConfig::Memory | StoreConfig::Embedded { .. } => None,
+    let (password, of_store) = match &config.server.store {
+        StoreConfig::Shared(shared) => (shared.password_file.as_deref(), shared.cells.url.tls()),
+        StoreConfig::Memory | StoreConfig::Embedded { .. } => (None, None),
     };
+    let of_store = of_store.and_then(Tls::certificate_files);
     let files = [
         ("server.tls.key", config.server.tls.as_ref().map(|files| files.key.as_path())),
         ("admin.tls.key", admin.map(|files| files.key.as_path())),
@@ -62,6 +64,7 @@ fn files(config: &Config) -> Vec<(&'static str, &Path)> {
         ("auth.tokens", config.auth.as_ref().and_then(|auth| auth.tokens.as_ref()?.file())),
         ("upstream_auth.token_file", config.upstream_token.as_deref()),
         ("store.password_file", password),
+        ("sslkey in store.url", of_store.map(|(_, key)| key)),
     ];
     files.into_iter().filter_map(|(key, file)| Some((key, file?))).collect()
 }
@@ -69,13 +72,18 @@ fn files(config: &Config) -> Vec<(&'static str, &Path)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::samples::{LIMIT, STORE};
+    use crate::samples::LIMIT;
+    use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn each_secret_that_all_can_read_is_named_by_its_key() {
         let folder = tempfile::tempdir().expect("a folder");
+        // The key of a store is read with its certificate when the configuration is checked.
+        let signed = DevCa::try_new().and_then(|ca| ca.sign(Purpose::Client, VALID)).expect("good");
+        let (certificate, key) = signed.write(folder.path(), "store").expect("written");
+        let authority = certificate.display();
         let file = |name: &str, mode: u32| {
             let file = folder.path().join(name);
             std::fs::write(&file, "").expect("written");
@@ -83,12 +91,15 @@ mod tests {
             file
         };
         let text = |mode| {
+            std::fs::set_permissions(&key, Permissions::from_mode(mode)).expect("it is ours");
+            let files =
+                format!("sslrootcert={authority}&sslcert={}&sslkey={}", certificate.display(), key.display());
             format!(
                 "[server]\ntls = {{ certificate = \"c\", key = {:?} }}\n\
                  [admin]\nlisten = \"127.0.0.1:1\"\ntls = {{ certificate = \"c\", key = {:?} }}\n\
                  [upstream_tls]\ncertificate = \"c\"\nkey = {:?}\n[upstream_auth]\ntoken_file = {:?}\n\
                  [auth]\ntokens = {:?}\n[[role]]\nname = \"r\"\nidentities = [\"token:a\"]\nread = [\"*\"]\n\
-                 {STORE}password_file = {:?}\n{LIMIT}",
+                 [store]\nkind = \"redis\"\nurl = \"rediss://127.0.0.1:1?{files}\"\npassword_file = {:?}\n{LIMIT}",
                 file("s", mode),
                 file("a", mode),
                 file("u", mode),
@@ -101,7 +112,17 @@ mod tests {
         assert_eq!(found(&config), Vec::<String>::new());
         let config = Config::parse(&text(0o644)).expect("valid");
         let (found, files) = (found(&config), files(&config));
-        assert_eq!(found.len(), 6, "{found:?}");
+        let keys = [
+            "server.tls.key",
+            "admin.tls.key",
+            "upstream_tls.key",
+            "auth.tokens",
+            "upstream_auth.token_file",
+            "store.password_file",
+            "sslkey in store.url",
+        ];
+        assert_eq!(files.iter().map(|(key, _)| *key).collect::<Vec<_>>(), keys);
+        assert_eq!(found.len(), keys.len(), "{found:?}");
         for (warning, (key, file)) in found.iter().zip(files) {
             assert!(
                 warning.starts_with(&format!("{key} is {}, which every user", file.display())),

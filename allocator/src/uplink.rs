@@ -81,6 +81,13 @@ impl Uplinks {
             // The store always has one: another allocator may put a limit that is leased from there.
             upstreams.insert(Upstream::Store(store.time_source()));
         }
+        self.failing.retain(|upstream, _| {
+            let is_named = upstreams.contains(upstream);
+            if !is_named {
+                shared.silent_upstreams().note(upstream, false);
+            }
+            is_named
+        });
         for upstream in upstreams {
             let was_tried = |(at, _): &(Moment, String)| shared.now().since(*at) < AGAIN_AFTER;
             if self.known.contains(&upstream) || self.failing.get(&upstream).is_some_and(was_tried) {

@@ -116,6 +116,16 @@ impl StoreUrl {
         }
     }
 
+    /// Returns the files of TLS, if connections are encrypted.
+    pub(crate) fn tls(&self) -> Option<&Tls> {
+        match &self.place {
+            Place::Memory => None,
+            Place::Redis(place) => place.tls.as_ref(),
+            Place::Postgres(place) => place.tls.as_ref(),
+            Place::Etcd(place) => place.tls.as_ref(),
+        }
+    }
+
     /// Whether the store has a clock to ask for the time: all but etcd have one.
     pub fn has_clock(&self) -> bool {
         !matches!(self.place, Place::Etcd(_))
@@ -274,6 +284,58 @@ mod tests {
             // The bug: the shown URL of a Unix socket could not be parsed.
             let again: StoreUrl = shown.parse().unwrap_or_else(|error| panic!("{shown}: {error}"));
             assert_eq!(again.to_string(), shown);
+        }
+    }
+
+    /// The bug: user and options were left out, and URLs that differ only there counted as equal.
+    #[test]
+    fn without_its_password_a_url_means_the_same() {
+        let files = "sslrootcert=/ca.pem&sslcert=/n.crt&sslkey=/n.key";
+        let set = "application_name=a%20%26b&options=-c%20x%3Dy&sslnegotiation=direct&connect_timeout=3\
+                   &tcp_user_timeout=4&keepalives=0&keepalives_idle=5&keepalives_interval=6\
+                   &keepalives_retries=7&target_session_attrs=read-write&channel_binding=require\
+                   &load_balance_hosts=random";
+        for (text, shown) in [
+            ("memory:".to_owned(), "memory:".to_owned()),
+            ("redis://:s3cret@h".to_owned(), "redis://h:6379/0".to_owned()),
+            ("redis://u%40:s3cret@h:7/2".to_owned(), "redis://u%40@h:7/2".to_owned()),
+            (format!("rediss://u:s3cret@h?{files}"), format!("rediss://u@h:6379/0?{files}")),
+            (
+                format!("rediss://u:s3cret@a,b/?cluster=true&{files}"),
+                format!("rediss://u@a:6379,b:6379/?cluster=true&{files}"),
+            ),
+            ("etcd://u:s3cret@a,b".to_owned(), "etcd://u@a:2379,b:2379".to_owned()),
+            (format!("etcds://u%2F:s3cret@a?{files}"), format!("etcds://u%2F@a:2379?{files}")),
+            ("postgres://h/d".to_owned(), "postgres://h:5432/d?sslmode=disable".to_owned()),
+            (
+                format!("postgres://u%40:s3cret@[::1],%2Frun/d?sslmode=require&{files}"),
+                format!("postgres://u%40@[::1]:5432,%2Frun:5432/d?sslmode=verify-full&{files}"),
+            ),
+            (
+                "postgres://u:s3cret@/d?hostaddr=127.0.0.1,::1&port=7".to_owned(),
+                "postgres://u@/d?sslmode=disable&hostaddr=127.0.0.1,::1&port=7,7".to_owned(),
+            ),
+            (
+                format!("postgres://u:s3cret@a:1,b:2/d?hostaddr=::1,::2&{set}"),
+                "postgres://u@a:1,b:2/d?sslmode=disable&hostaddr=::1,::2&options=-c%20x%3Dy\
+                 &application_name=a%20%26b&sslnegotiation=direct&connect_timeout=3&tcp_user_timeout=4&keepalives=0\
+                 &keepalives_idle=5&keepalives_interval=6&keepalives_retries=7&target_session_attrs=read-write\
+                 &channel_binding=require&load_balance_hosts=random"
+                    .to_owned(),
+            ),
+        ] {
+            let url: StoreUrl = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(url.without_password(), shown, "{text}");
+            let again: StoreUrl = shown.parse().unwrap_or_else(|error| panic!("{shown}: {error}"));
+            assert_eq!((again.without_password(), again.has_password()), (shown, false), "{text}");
+            if let (Place::Postgres(was), Place::Postgres(is)) = (url.place, again.place) {
+                let settings = |place: &PostgresPlace| {
+                    let mut hosts = place.hosts.clone();
+                    hosts.iter_mut().for_each(|host| _ = host.password(""));
+                    hosts
+                };
+                assert!(settings(&was) == settings(&is) && was.tls == is.tls, "{text}: {:?}", is.config);
+            }
         }
     }
 

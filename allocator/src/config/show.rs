@@ -1,4 +1,5 @@
-//! Checked → raw, every default included, as `lessor check` prints it. The output can be parsed, and means the same.
+//! Checked → raw, every default included, as `lessor check` prints it. The output has no password. It can be parsed, and
+//! means the same otherwise.
 
 use super::{AuthConfig, Config, SharedStore, StoreConfig, Upstream};
 use lessor_access::{IdentityPattern, Issuer};
@@ -129,7 +130,7 @@ fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
 
 /// Prints everything but a password in the URL.
 fn shared_store(f: &mut fmt::Formatter<'_>, shared: &SharedStore) -> fmt::Result {
-    line(f, "url", &shared.cells.url.to_string())?;
+    line(f, "url", &shared.cells.url.without_password())?;
     some(f, "password_file", shared.password_file.as_ref())?;
     line(f, "prefix", &shared.cells.prefix)?;
     line(f, "replicas", &shared.cells.replicas)?;

@@ -149,9 +149,9 @@ impl SharedStore {
 
     /// Returns everything but a password.
     fn shown(&self) -> (String, Option<&Path>, &str, u32, bool, Duration, u64) {
-        let CellsConfig { url, prefix, replicas, synced, timeout, .. } = &self.cells;
+        let CellsConfig { url, password: _, prefix, replicas, synced, timeout } = &self.cells;
         let file = self.password_file.as_deref();
-        (url.to_string(), file, prefix, *replicas, *synced, *timeout, self.version)
+        (url.without_password(), file, prefix, *replicas, *synced, *timeout, self.version)
     }
 }
 
@@ -204,7 +204,9 @@ impl StoreConfig {
 mod tests {
     use super::super::Config;
     use super::*;
-    use crate::samples::LIMIT;
+    use crate::reload::{Reloads, Removals};
+    use crate::samples::{self, LIMIT, allocator};
+    use lessor_tls::dev_ca::{DevCa, Purpose, VALID};
 
     fn store_of(lines: &str) -> Result<StoreConfig, String> {
         let parsed = Config::parse(&format!("[store]\n{lines}\n{LIMIT}"));
@@ -253,6 +255,84 @@ mod tests {
         ] {
             let error = store_of(&lines).expect_err(&lines);
             assert!(error.contains(&said) && !error.contains("s3cret"), "{error}");
+        }
+    }
+
+    /// The bug: user, TLS and options were not compared. A reload that changed only these named no restart.
+    #[test]
+    fn stores_are_equal_if_they_differ_in_the_password_at_most() {
+        let store = |url: &str| SharedStore {
+            cells: CellsConfig::new(url.parse().unwrap_or_else(|error| panic!("{url}: {error}"))),
+            password_file: None,
+            version: 1,
+        };
+        let files = "sslrootcert=/ca.crt&sslcert=/n.crt&sslkey=/n.key";
+        for begin in ["rediss://u:p@h?", "etcds://u:p@h?", "postgres://u:p@h/d?sslmode=verify-full&"] {
+            let url = &format!("{begin}{files}");
+            for (part, other) in [
+                ("u:", "v:"),
+                ("@h", "@i"),
+                ("/ca.crt", "/b.crt"),
+                ("/n.crt", "/m.crt"),
+                ("/n.key", "/m.key"),
+            ] {
+                assert_ne!(store(url), store(&url.replacen(part, other, 1)), "{url}: {part}");
+            }
+            for other in [":s3cret@", "@"] {
+                assert_eq!(store(url), store(&url.replacen(":p@", other, 1)), "{url}: {other}");
+            }
+        }
+        let plain = "postgres://u:p@h/d?sslmode=disable";
+        assert_eq!(store(plain), store("postgres://u:p@h:5432/d"));
+        assert_ne!(store(plain), store(&plain.replacen("disable", "require", 1)));
+        assert_ne!(store(plain), store(&format!("{plain}&application_name=a")));
+        assert_ne!(store("redis://h"), store("rediss://h"));
+    }
+
+    /// The bug: each of these changes waited for a restart, and neither the log nor `lessor status` said so.
+    #[test]
+    fn a_reload_names_a_store_whose_user_or_options_changed() {
+        let config = |url: &str| format!("[store]\nkind = \"postgres\"\nurl = {url:?}\n{LIMIT}");
+        let reloads = Reloads::new(allocator(&config("postgres://u:p@h/d")));
+        let needs_restart = |url: &str| {
+            let done = reloads.reload(&samples::config(&config(url)), Removals::Keep);
+            done.expect("it fits").needs_restart
+        };
+        assert_eq!(needs_restart("postgres://v:p@h/d"), ["[store]"]);
+        assert_eq!(needs_restart("postgres://u:p@h/d?connect_timeout=3"), ["[store]"]);
+        assert!(needs_restart("postgres://u:other@h/d").is_empty());
+    }
+
+    /// The bug: user, options and the files of TLS were left out, and the printed configuration meant another store.
+    #[test]
+    fn what_a_check_prints_means_the_same_store_and_has_no_password() {
+        let (folder, ca) = (tempfile::tempdir().expect("a folder"), DevCa::try_new().expect("good"));
+        let signed = ca.sign(Purpose::Client, VALID).expect("good");
+        let (certificate, key) = signed.write(folder.path(), "node").expect("written");
+        let authority = folder.path().join("ca.crt");
+        std::fs::write(&authority, ca.certificate()).expect("written");
+        let [authority, certificate, key] =
+            [authority, certificate, key].map(|file| file.display().to_string());
+        let files = format!("sslrootcert={authority}&sslcert={certificate}&sslkey={key}");
+        for (kind, url, parts) in [
+            ("redis", format!("rediss://u:s3cret@h/2?{files}"), vec!["//u@h:6379/2?", &*files]),
+            (
+                "redis",
+                format!("rediss://u:s3cret@h,i?cluster=true&{files}"),
+                vec!["//u@h:6379,i:6379/?", &*files],
+            ),
+            ("etcd", format!("etcds://u:s3cret@h?{files}"), vec!["//u@h:2379?", &*files]),
+            (
+                "postgres",
+                format!("postgres://u:s3cret@h/d?application_name=a&sslmode=verify-full&{files}"),
+                vec!["//u@h:5432/d?sslmode=verify-full&", &*files, "&application_name=a\""],
+            ),
+        ] {
+            let config = samples::config(&format!("[store]\nkind = {kind:?}\nurl = {url:?}\n{LIMIT}"));
+            let printed = config.to_string();
+            assert!(!printed.contains("s3cret"), "{printed}");
+            assert!(parts.iter().all(|part| printed.contains(part)), "{printed}");
+            assert_eq!(Config::parse(&printed), Ok(config));
         }
     }
 

@@ -19,6 +19,7 @@ use lessor_protocol::trace::TARGET;
 use lessor_protocol::wire::{GrantBody, LeasesRequest, LeasesResponse, SafeShareBody};
 use lessor_protocol::{Moment, entropy};
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::Duration;
 use tracing::Instrument as _;
 use tracing::field::Empty;
@@ -31,6 +32,8 @@ pub(super) struct Rooted {
     cells: Cells,
     member: Member,
     contested: Contested,
+    /// Whether the log says that the store fails.
+    is_announced: bool,
 }
 
 /// Outcome of each ask.
@@ -47,7 +50,7 @@ impl Rooted {
         if store.cells.url.is_cluster() {
             member = member.on_several_servers();
         }
-        Ok(Rooted { cells, member, contested: Contested::default() })
+        Ok(Rooted { cells, member, contested: Contested::default(), is_announced: false })
     }
 
     /// Does one exchange with the roots that `due` asks. Also returns the part of each grant for each guaranteed group.
@@ -99,9 +102,14 @@ impl Rooted {
             self.contested.tell_of_newer(version, head.newest().file);
         }
         match signed {
-            Ok(_) => shared.shared_store_status().fell_silent(Work::Signing, None),
+            Ok(_) => {
+                if mem::take(&mut self.is_announced) {
+                    tracing::info!("the store answers again");
+                }
+                shared.shared_store_status().fell_silent(Work::Signing, None);
+            }
             Err(error) if self.member.failed() >= SILENT_AFTER => {
-                if self.member.failed() == SILENT_AFTER {
+                if !mem::replace(&mut self.is_announced, true) {
                     tracing::warn!(%error, "the store fails or does not answer: this allocator is not ready");
                 }
                 shared.shared_store_status().fell_silent(Work::Signing, Some(broken(&error).to_string()));
@@ -294,4 +302,83 @@ impl Host for Here<'_> {
 
 fn broken(error: &MemberError) -> TransportError {
     TransportError::Unreachable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cells::{Fault, Memory};
+    use crate::samples::{LIMIT, STORE, allocator};
+    use std::fmt;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::sync::{Arc, Mutex};
+    use tokio::time::sleep;
+    use tracing::field::{Field, Visit};
+    use tracing::subscriber::NoSubscriber;
+    use tracing::{Dispatch, Event, Metadata, Subscriber, span};
+
+    /// Keeps the lines that are logged.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Lines {
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            if field.name() == "message" {
+                self.0.lock().expect("no panic").push(format!("{value:?}"));
+            }
+        }
+    }
+
+    impl Subscriber for Lines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+            span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+
+        fn enter(&self, _: &span::Id) {}
+
+        fn exit(&self, _: &span::Id) {}
+    }
+
+    /// The bug: the log said that the store fails, and never that it answers again.
+    #[tokio::test]
+    async fn the_end_of_a_failure_that_was_announced_is_announced() {
+        let lines = Lines::default();
+        // Beside a second subscriber, `tracing` does not ask a thread of another test whether a line is wanted here.
+        let _of_other_threads = Dispatch::new(NoSubscriber::new());
+        let _logged = tracing::subscriber::set_default(lines.clone());
+        let shared = allocator(&[STORE, LIMIT].concat());
+        let mut rooted = Rooted::try_new(&shared, "a").expect("a store");
+        let left = Arc::new(AtomicU32::new(0));
+        let faults = left.clone();
+        rooted.cells = Cells::Memory(Memory::new().failing(move || {
+            let failed = faults.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+            failed.map_or(Fault::None, |_| Fault::Lost)
+        }));
+        let (fails, over) =
+            ("the store fails or does not answer: this allocator is not ready", "the store answers again");
+        for (failures, told) in [(SILENT_AFTER - 1, 0), (SILENT_AFTER + 1, 1), (0, 1), (SILENT_AFTER, 2)] {
+            left.store(failures, SeqCst);
+            let signed = rooted.member.signed();
+            // Until a later signature than the last one succeeds.
+            while left.load(SeqCst) > 0 || rooted.member.failed() > 0 || rooted.member.signed() == signed {
+                rooted.sign(&shared, 1).await;
+                sleep(Duration::from_millis(1)).await;
+            }
+            let lines = lines.0.lock().expect("no panic").clone();
+            let count = |text: &str| lines.iter().filter(|line| *line == text).count();
+            assert_eq!((count(fails), count(over)), (told, told), "after {failures}: {lines:?}");
+        }
+    }
 }

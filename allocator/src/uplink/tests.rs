@@ -103,6 +103,25 @@ async fn an_upstream_whose_token_was_missing_is_asked_once_the_token_is_there() 
     uplinks.finish().await;
 }
 
+/// The bug: such an upstream counted as silent for as long as the allocator ran.
+#[tokio::test]
+async fn an_upstream_that_could_not_be_asked_is_forgotten_once_no_limit_is_leased_from_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let token = folder.path().join("token");
+    let limit = "upstream = \"http://127.0.0.1:1\"\n";
+    let config = format!("[upstream_auth]\ntoken_file = {token:?}\n[[limit]]\nname = \"a\"\n{limit}");
+    let shared = allocator(&format!("{config}[[limit]]\nname = \"b\"\n{limit}"));
+    let mut uplinks = Uplinks::default();
+    for (removed, failing) in [(None, 1), (Some("a"), 1), (Some("b"), 0)] {
+        if let Some(name) = removed {
+            assert!(shared.with(|registry, _| registry.remove(name)));
+        }
+        uplinks.keep_up(&shared);
+        assert_eq!((uplinks.failing.len(), shared.silent_upstreams().all().len()), (failing, failing));
+    }
+    assert!(uplinks.tasks.is_empty() && !shared.silent_upstreams().any());
+}
+
 /// The bug: the allocator lent nothing any more, and was ready.
 #[tokio::test]
 async fn a_store_whose_task_ended_is_silent_until_it_answers_the_next_one() {

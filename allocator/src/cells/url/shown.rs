@@ -1,11 +1,25 @@
 //! Shows the URL of a store without secrets. The text can be parsed again.
 
-use super::{Address, Place, StoreUrl};
+use super::{Address, Place, PostgresPlace, StoreUrl};
+use lessor_tls::Tls;
 use std::fmt;
-use tokio_postgres::config::{Config, Host};
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio_postgres::config::{
+    ChannelBinding, Config, Host, LoadBalanceHosts, SslNegotiation, TargetSessionAttrs,
+};
+
+/// The options after the question mark: names and values.
+type Given = Vec<(&'static str, String)>;
 
 /// Default port of PostgreSQL.
 const POSTGRES_PORT: u16 = 5432;
+
+/// Words of `target_session_attrs` and `channel_binding`, without the default.
+const ATTRS: [(TargetSessionAttrs, &str); 2] =
+    [(TargetSessionAttrs::ReadWrite, "read-write"), (TargetSessionAttrs::ReadOnly, "read-only")];
+const BINDINGS: [(ChannelBinding, &str); 2] =
+    [(ChannelBinding::Disable, "disable"), (ChannelBinding::Require, "require")];
 
 /// Shows where the store is, from the parsed parts: no user, no password, no options.
 impl fmt::Display for StoreUrl {
@@ -22,34 +36,133 @@ impl fmt::Display for StoreUrl {
             }
             Place::Etcd(place) => write!(f, "{place}"),
             Place::Postgres(place) => {
-                let database = place.config.get_dbname().unwrap_or_default();
-                write!(f, "postgres://{}/{}", hosts(&place.config), escaped(database.as_bytes()))
+                let mut servers = named(&place.config);
+                if servers.is_empty() {
+                    let addresses = place.config.get_hostaddrs().iter().enumerate();
+                    let shown = |(index, address): (usize, &IpAddr)| {
+                        host_and_port(&address.to_string(), port(&place.config, index))
+                    };
+                    servers = addresses.map(shown).collect();
+                }
+                f.write_str(&postgres(&place.config, &servers))
             }
         }
     }
 }
 
-/// Formats the servers with their ports: names, or else addresses. A Unix socket is shown as its folder.
-fn hosts(config: &Config) -> String {
-    let ports = config.get_ports();
-    let port = |index: usize| ports.get(index).or(ports.first()).copied().unwrap_or(POSTGRES_PORT);
-    let named = config.get_hosts().iter().enumerate().map(|(index, host)| match host {
-        Host::Tcp(host) if host.contains(':') => host_and_port(host, port(index)),
-        Host::Tcp(host) => host_and_port(&escaped(host.as_bytes()), port(index)),
-        #[cfg(unix)]
-        Host::Unix(path) => host_and_port(&escaped(path.as_os_str().as_encoded_bytes()), port(index)),
-    });
-    let mut shown: Vec<String> = named.collect();
-    if shown.is_empty() {
-        let addresses = config.get_hostaddrs().iter().enumerate();
-        shown = addresses.map(|(index, host)| host_and_port(&host.to_string(), port(index))).collect();
+impl StoreUrl {
+    /// Formats the URL without its password. Two URLs have the same text if they differ in their passwords at most, or
+    /// in how the same is written.
+    pub fn without_password(&self) -> String {
+        match &self.place {
+            Place::Memory => self.to_string(),
+            Place::Redis(place) => with(&self.to_string(), place.user.as_deref(), &of_tls(self.tls())),
+            Place::Etcd(place) => with(&self.to_string(), place.user.as_deref(), &of_tls(self.tls())),
+            Place::Postgres(place) => {
+                let short = postgres(&place.config, &named(&place.config));
+                with(&short, place.config.get_user(), &of_postgres(place))
+            }
+        }
     }
-    shown.join(",")
+}
+
+/// Puts `user` before the servers of the URL `short`, and `options` at its end.
+fn with(short: &str, user: Option<&str>, options: &[(&str, String)]) -> String {
+    let user = user.map(|user| format!("{}@", escaped(user.as_bytes()))).unwrap_or_default();
+    let mut shown = short.replacen("//", &format!("//{user}"), 1);
+    for (name, value) in options {
+        shown.push(if shown.contains('?') { '&' } else { '?' });
+        shown.push_str(&format!("{name}={value}"));
+    }
+    shown
+}
+
+/// Returns the options that name the files of `tls`. Their values are not percent-encoded.
+fn of_tls(tls: Option<&Tls>) -> Given {
+    let (certificate, key) = tls.and_then(Tls::certificate_files).unzip();
+    let files = [("sslrootcert", tls.and_then(Tls::ca_file)), ("sslcert", certificate), ("sslkey", key)];
+    files.into_iter().filter_map(|(name, file)| Some((name, file?.display().to_string()))).collect()
+}
+
+/// Returns `sslmode`, and each other option that differs from its default. With TLS, certificate and name of the server
+/// are always checked.
+fn of_postgres(place: &PostgresPlace) -> Given {
+    let (config, default) = (&place.config, Config::new());
+    let mode = if place.tls.is_some() { "verify-full" } else { "disable" };
+    let mut all = vec![("sslmode", mode.to_owned())];
+    all.extend(of_tls(place.tls.as_ref()));
+    let addresses = config.get_hostaddrs();
+    if !addresses.is_empty() {
+        all.push(("hostaddr", list(addresses.iter())));
+        if config.get_hosts().is_empty() {
+            all.push(("port", list((0..addresses.len()).map(|index| port(config, index)))));
+        }
+    }
+    let text = |text: &str| escaped(text.as_bytes());
+    let seconds = |span: Duration| span.as_secs().to_string();
+    let idle = Some(config.get_keepalives_idle()).filter(|idle| *idle != default.get_keepalives_idle());
+    let others = [
+        ("options", config.get_options().map(text)),
+        ("application_name", config.get_application_name().map(text)),
+        ("sslnegotiation", word(config.get_ssl_negotiation(), &[(SslNegotiation::Direct, "direct")])),
+        ("connect_timeout", config.get_connect_timeout().copied().map(seconds)),
+        ("tcp_user_timeout", config.get_tcp_user_timeout().copied().map(seconds)),
+        ("keepalives", (!config.get_keepalives()).then(|| "0".to_owned())),
+        ("keepalives_idle", idle.map(seconds)),
+        ("keepalives_interval", config.get_keepalives_interval().map(seconds)),
+        ("keepalives_retries", config.get_keepalives_retries().map(|retries| retries.to_string())),
+        ("target_session_attrs", word(config.get_target_session_attrs(), &ATTRS)),
+        ("channel_binding", word(config.get_channel_binding(), &BINDINGS)),
+        (
+            "load_balance_hosts",
+            word(config.get_load_balance_hosts(), &[(LoadBalanceHosts::Random, "random")]),
+        ),
+    ];
+    all.extend(others.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    all
+}
+
+/// Returns the word for `value`; `None` if none of `words` is for it.
+fn word<T: PartialEq>(value: T, words: &[(T, &str)]) -> Option<String> {
+    words.iter().find(|(known, _)| *known == value).map(|(_, word)| (*word).to_owned())
+}
+
+fn list(all: impl Iterator<Item: ToString>) -> String {
+    all.map(|one| one.to_string()).collect::<Vec<_>>().join(",")
+}
+
+/// Formats the URL of a PostgreSQL at `servers`.
+fn postgres(config: &Config, servers: &[String]) -> String {
+    let database = config.get_dbname().unwrap_or_default();
+    format!("postgres://{}/{}", servers.join(","), escaped(database.as_bytes()))
+}
+
+/// Formats the servers that have names, with their ports. A Unix socket is shown as its folder.
+fn named(config: &Config) -> Vec<String> {
+    let hosts = config.get_hosts().iter().enumerate();
+    let shown = |(index, host): (usize, &Host)| match host {
+        Host::Tcp(host) => host_and_port(&escaped_but(host.as_bytes(), b":"), port(config, index)),
+        #[cfg(unix)]
+        Host::Unix(path) => host_and_port(&escaped(path.as_os_str().as_encoded_bytes()), port(config, index)),
+    };
+    hosts.map(shown).collect()
+}
+
+/// Returns the port of the server at `index`.
+fn port(config: &Config, index: usize) -> u16 {
+    let ports = config.get_ports();
+    ports.get(index).or(ports.first()).copied().unwrap_or(POSTGRES_PORT)
 }
 
 /// Percent-encodes `text` as a part of a URL.
 fn escaped(text: &[u8]) -> String {
-    let shown = |byte: &u8| match byte.is_ascii_alphanumeric() || b"-._~".contains(byte) {
+    escaped_but(text, b"")
+}
+
+/// Percent-encodes `text` as a part of a URL in which the bytes `kept` stand for themselves.
+fn escaped_but(text: &[u8], kept: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~".contains(byte) || kept.contains(byte);
+    let shown = |byte: &u8| match is_plain(byte) {
         true => char::from(*byte).to_string(),
         false => format!("%{byte:02X}"),
     };

@@ -38,6 +38,20 @@ async fn while_all_upstreams_are_silent_an_empty_answer_is_none() {
     assert_eq!(exchange(&region, vec![&leased_one]).await.status, StatusCode::OK, "it answers again");
 }
 
+/// The bug: the help of the metric and two panels left out the silence of upstreams.
+#[tokio::test]
+async fn each_text_about_readiness_has_each_reason() {
+    let text = App::new(true).get("/metrics").await.text;
+    let help = text.lines().find_map(|line| line.strip_prefix("# HELP lessor_ready ")).expect("it has one");
+    let docs = include_str!("../../../../docs/metrics.md");
+    assert!(docs.contains(&format!("\n| `lessor_ready` | | {help} |\n")), "{help}");
+    let reason = "every limit is leased from an allocator that does not answer";
+    assert!(help.contains(reason), "{help}");
+    assert!(include_str!("../../../../dashboards/grafana/allocator.json").contains(reason));
+    let of_fleet = "leases every limit from an allocator that does not answer";
+    assert!(include_str!("../../../../dashboards/grafana/fleet.json").contains(of_fleet));
+}
+
 /// Whether the metrics say that the allocator lends.
 async fn lends(app: &App) -> bool {
     app.get("/metrics").await.text.lines().any(|line| line == "lessor_ready 1")
