@@ -5,7 +5,7 @@
 use crate::addresses::Address;
 use crate::config::AuditConfig;
 use lessor_protocol::clock::wall;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use rustix::fs::{Access, access};
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions, rename};
@@ -132,7 +132,7 @@ impl Audit {
     fn admits_refusal_at(&self, who: &str, second: u64) -> bool {
         let bytes = self.place.as_ref().map(|place| place.bytes_max.saturating_mul(place.files_max));
         let bytes = bytes.map_or(u64::MAX, |bytes| (bytes / REFUSALS_PART).max(REFUSALS_BYTES));
-        let mut refusals = self.refusals.locked();
+        let mut refusals = self.refusals.lock_anyway();
         let is_written = refusals.of(who).admits(second, bytes);
         refusals.omitted += u64::from(!is_written);
         is_written
@@ -140,12 +140,12 @@ impl Audit {
 
     /// Whether to log a refusal of `who` now. If not, it is counted. If so, its entry is to be written.
     pub(crate) fn admits_refusal(&self, who: &str) -> bool {
-        if self.refusals.locked().of(who).unwritten >= UNWRITTEN_MAX {
-            self.refusals.locked().omitted += 1;
+        if self.refusals.lock_anyway().of(who).unwritten >= UNWRITTEN_MAX {
+            self.refusals.lock_anyway().omitted += 1;
             return false;
         }
         let is_written = self.admits_refusal_at(who, wall().as_nanos() / 1_000_000_000);
-        self.refusals.locked().of(who).unwritten += u64::from(is_written);
+        self.refusals.lock_anyway().of(who).unwritten += u64::from(is_written);
         is_written
     }
 
@@ -153,7 +153,7 @@ impl Audit {
     pub(crate) fn write(&self, entry: &Entry) {
         self.append(entry);
         if entry.action == REFUSED {
-            let mut refusals = self.refusals.locked();
+            let mut refusals = self.refusals.lock_anyway();
             let unwritten = &mut refusals.of(&entry.who).unwritten;
             *unwritten = unwritten.saturating_sub(1);
         }
@@ -162,20 +162,20 @@ impl Audit {
     /// Holds up all writes, as a disk that hangs does, until the guard is dropped.
     #[cfg(test)]
     pub(crate) fn hang(&self) -> std::sync::MutexGuard<'_, Option<File>> {
-        self.open.locked()
+        self.open.lock_anyway()
     }
 
     fn append(&self, entry: &Entry) {
-        let omitted = std::mem::take(&mut self.refusals.locked().omitted);
+        let omitted = std::mem::take(&mut self.refusals.lock_anyway().omitted);
         let line = entry.line(wall().as_nanos() / 1_000_000, omitted).to_string();
         if entry.action == REFUSED {
-            let mut refusals = self.refusals.locked();
+            let mut refusals = self.refusals.lock_anyway();
             let flood = refusals.of(&entry.who);
             flood.bytes = flood.bytes.saturating_add(line.len() as u64);
         }
         tracing::info!(target: "audit", "{line}");
         let Some(place) = &self.place else { return };
-        let mut open = self.open.locked();
+        let mut open = self.open.lock_anyway();
         if let Err(error) = append(&mut open, place, &format!("{line}\n")) {
             // The decision holds all the same: a full disk must not keep an operator from pausing a limit.
             tracing::error!(file = %place.path.display(), %error, "the audit log cannot be written");

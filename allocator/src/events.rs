@@ -5,7 +5,7 @@ use crate::addresses::{Address, Addresses};
 use crate::places::{Place, Places};
 use lessor_ledger::share::Owner;
 use lessor_protocol::Moment;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -96,7 +96,7 @@ impl Events {
     /// Publishes an event of `now` to all listeners.
     pub(crate) fn tell(&self, now: Moment, event: &Event) {
         self.sent.fetch_add(1, Ordering::Relaxed);
-        let mut past = self.past.locked();
+        let mut past = self.past.lock_anyway();
         if past.len() == PAST_MAX {
             past.pop_front();
         }
@@ -110,7 +110,7 @@ impl Events {
     /// since the last one.
     pub(crate) fn admits(&self, now: Moment, owner: Owner) -> Option<u64> {
         let second = now.as_nanos() / 1_000_000_000;
-        let mut by_nodes = self.by_nodes.locked();
+        let mut by_nodes = self.by_nodes.lock_anyway();
         if by_nodes.second != second {
             *by_nodes = ByNodes { second, omitted: by_nodes.omitted, ..ByNodes::default() };
         }
@@ -127,7 +127,7 @@ impl Events {
 
     /// Returns the last events, newest last.
     pub(crate) fn recent(&self) -> Vec<(Moment, Event)> {
-        self.past.locked().iter().cloned().collect()
+        self.past.lock_anyway().iter().cloned().collect()
     }
 
     /// Begins to listen at `address`, if that is known, for `owner`.

@@ -5,7 +5,7 @@
 use crate::shared::Shared;
 use crate::store::{Batch, Embedded};
 use lessor_ledger::registry::Registry;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::{Clock, Moment};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -64,7 +64,7 @@ impl Journal {
         let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run());
         // Without the thread nothing becomes durable, and nothing is lent.
         match thread {
-            Ok(thread) => *journal.thread.locked() = Some(thread),
+            Ok(thread) => *journal.thread.lock_anyway() = Some(thread),
             Err(error) => {
                 journal.done.send_modify(|done| done.failing = Some(error.to_string().into()));
                 tracing::error!(%error, "the thread of the store cannot start: nothing is lent");
@@ -106,7 +106,7 @@ impl Journal {
     pub(crate) fn finish(&self) {
         self.done.send_modify(|done| done.is_over = true);
         self.wake();
-        let thread = self.thread.locked().take();
+        let thread = self.thread.lock_anyway().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

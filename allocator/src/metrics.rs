@@ -11,7 +11,7 @@ use crate::config::{Config, LimitConfig, Upstream};
 use lessor_ledger::registry::Registry;
 use lessor_ledger::registry::limit::Figures;
 use lessor_ledger::rejection::Reason;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::{Moment, wire};
 use limit::{LimitMetrics, Totals};
 pub(crate) use limit::{PLACES, Ranks};
@@ -206,14 +206,14 @@ impl Metrics {
     /// Registers the metrics of `upstream`.
     pub(crate) fn upstream(&self, upstream: &Upstream) -> UpstreamMetrics {
         let made = metrics::with_local_recorder(&*self.recorder, || UpstreamMetrics::new(upstream));
-        self.upstreams.locked().insert(upstream.as_str().to_owned(), made.stands());
+        self.upstreams.lock_anyway().insert(upstream.as_str().to_owned(), made.stands());
         made
     }
 
     /// Returns the state of each upstream, present or past.
     pub(crate) fn upstreams_stand(&self) -> Vec<(String, Stands)> {
-        let read = |stands: &Mutex<Stands>| *stands.locked();
-        self.upstreams.locked().iter().map(|(name, stands)| (name.clone(), read(stands))).collect()
+        let read = |stands: &Mutex<Stands>| *stands.lock_anyway();
+        self.upstreams.lock_anyway().iter().map(|(name, stands)| (name.clone(), read(stands))).collect()
     }
 
     /// Metrics of roots in a shared store.
@@ -272,7 +272,7 @@ impl Metrics {
         self.store.fails(store_fails);
         self.epoch.set(scraped.epoch as f64);
         self.sessions.set(scraped.sessions as f64);
-        let mut limits = self.limits.locked();
+        let mut limits = self.limits.lock_anyway();
         let Limits { named, epoch, published, wrong } = &mut *limits;
         if epoch.replace(scraped.epoch) != Some(scraped.epoch) {
             published.clear();
@@ -319,7 +319,7 @@ impl Metrics {
 
     /// Publishes the ranks of the limits that were looked at.
     pub(crate) fn rank(&self, ranks: &BTreeMap<String, Ranks>) {
-        let limits = self.limits.locked();
+        let limits = self.limits.lock_anyway();
         limits.named.iter().for_each(|(name, limit)| limit.rank(ranks.get(name)));
     }
 

@@ -3,7 +3,7 @@
 
 use lessor_ledger::share::Owner;
 use lessor_protocol::Moment;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::moment::nanos;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -48,7 +48,7 @@ impl Paces {
             return Ok(());
         }
         let place = usize::try_from((owner.0 >> 1) % PARTS as u64).unwrap_or(0);
-        let mut known = self.parts[place].locked();
+        let mut known = self.parts[place].lock_anyway();
         if known.len() >= REMEMBERED && !known.contains_key(&owner) {
             // An identity that is not ahead of its pace is like one that never asked.
             known.retain(|_, due| *due > now);

@@ -1,6 +1,6 @@
 //! Bounds the places of each holder: one that took all places would leave none for others.
 
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -36,7 +36,7 @@ impl<K: Ord + Copy> Places<K> {
 
     /// Takes `count` more places for `holder`. Returns whether it may have that many.
     pub(crate) fn take(&self, holder: K, count: usize) -> bool {
-        let mut all = self.taken.locked();
+        let mut all = self.taken.lock_anyway();
         let before = all.get(&holder).copied().unwrap_or_default();
         let sum = before.checked_add(count).filter(|sum| *sum <= self.max);
         if let Some(sum) = sum.filter(|sum| *sum > 0) {
@@ -47,7 +47,7 @@ impl<K: Ord + Copy> Places<K> {
 
     /// Gives `count` places of `holder` back.
     pub(crate) fn give_back(&self, holder: K, count: usize) {
-        let mut all = self.taken.locked();
+        let mut all = self.taken.lock_anyway();
         if let Some(taken) = all.get_mut(&holder) {
             *taken = taken.saturating_sub(count);
             if *taken == 0 {
@@ -58,7 +58,7 @@ impl<K: Ord + Copy> Places<K> {
 
     #[cfg(test)]
     pub(crate) fn holders(&self) -> usize {
-        self.taken.locked().len()
+        self.taken.lock_anyway().len()
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::{Config, LimitConfig, ServerConfig, StoreConfig};
 use crate::shared::Shared;
 use lessor_ledger::overrides::Changes;
 use lessor_ledger::registry::Unfit;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -125,7 +125,7 @@ impl Reloads {
     /// # Errors
     /// If the file does not fit what was put over the API since, or limits that stay. Then nothing changes.
     pub fn reload(&self, config: &Config, removals: Removals) -> Result<Reloaded, Refused> {
-        let mut last = self.last.locked();
+        let mut last = self.last.lock_anyway();
         let is_sharing = matches!(config.server.store, StoreConfig::Shared(_));
         // The shared store takes effect only after a restart, and limits must not be lent twice.
         let waits = is_sharing != self.shared.is_sharing();

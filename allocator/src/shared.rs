@@ -22,7 +22,7 @@ use lessor_ledger::overrides::Suspensions;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::Registry;
 use lessor_ledger::steering::Course;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::trace::Cause;
 use lessor_protocol::{Moment, PERMITS_MAX, entropy};
 use served::Standing;
@@ -233,30 +233,30 @@ impl Shared {
 
     /// Returns what was wrong with the file at the last read, if anything: its previous content stays in force.
     pub(crate) fn file_fails(&self) -> Option<String> {
-        self.file.locked().problem.clone()
+        self.file.lock_anyway().problem.clone()
     }
 
     /// Returns the limits that stay though the file no longer has them, unless they were removed over the API since.
     pub(crate) fn kept_limits(&self) -> Vec<String> {
-        let kept = self.file.locked().kept.clone();
+        let kept = self.file.lock_anyway().kept.clone();
         let limits = self.limits();
         kept.into_iter().filter(|name| limits.contains_key(name)).collect()
     }
 
     /// Returns the settings that the file changes and that need a restart.
     pub(crate) fn needs_restart(&self) -> Vec<&'static str> {
-        self.file.locked().needs_restart.clone()
+        self.file.lock_anyway().needs_restart.clone()
     }
 
     /// Records that the file was applied: the limits that stay though it does not have them, and the settings that need
     /// a restart.
     pub(crate) fn file_was_read(&self, kept: Vec<String>, needs_restart: Vec<&'static str>) {
-        *self.file.locked() = FileState { problem: None, kept, needs_restart };
+        *self.file.lock_anyway() = FileState { problem: None, kept, needs_restart };
     }
 
     /// Records that the file has a `problem`.
     pub(crate) fn file_was_refused(&self, problem: String) {
-        self.file.locked().problem = Some(problem);
+        self.file.lock_anyway().problem = Some(problem);
     }
 
     /// Applies suspensions of the shared store, unless later ones are known. `there` is the time of the store. Tasks

@@ -5,7 +5,7 @@ use crate::config::{Config, StoreConfig};
 use crate::overrides::{self, Overrides};
 use crate::uplink::LastHost;
 use lessor_ledger::overrides::Suspensions;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -66,7 +66,7 @@ impl SharedStoreStatus {
 
     /// Returns why the store is of no use, if it does not answer, or not well.
     pub(crate) fn silence(&self) -> Option<String> {
-        let silence = self.silence.locked();
+        let silence = self.silence.lock_anyway();
         let awaited = silence.is_awaited.then(|| "the store has not answered yet".to_owned());
         silence.signing.clone().or(awaited).or(silence.exchanging.clone())
     }
@@ -79,7 +79,7 @@ impl SharedStoreStatus {
 
     /// Records why `work` with the store fails; `None` if it succeeds. That says nothing of the other work.
     pub(crate) fn fell_silent(&self, work: Work, why: Option<String>) {
-        let mut silence = self.silence.locked();
+        let mut silence = self.silence.lock_anyway();
         match work {
             Work::Signing => (silence.is_awaited, silence.signing) = (false, why),
             Work::Exchanging => silence.exchanging = why,
@@ -103,12 +103,12 @@ impl SharedStoreStatus {
     /// Locks the limits as far as they are known. A task that changes limits by them keeps the guard until it is done,
     /// so that each limit goes by the version in here. A task that has locked the registry never waits for this guard.
     pub(crate) fn overrides(&self) -> MutexGuard<'_, Overrides> {
-        self.overrides.locked()
+        self.overrides.lock_anyway()
     }
 
     /// Locks the newest known suspensions. A task that applies them keeps the guard until it is done.
     pub(crate) fn suspensions(&self) -> MutexGuard<'_, Suspensions> {
-        self.suspensions.locked()
+        self.suspensions.lock_anyway()
     }
 
     /// Returns the host of the store that the next decision asks first.
@@ -160,7 +160,7 @@ impl SharedStoreStatus {
 
     /// Returns the names of the allocators that lend from the store, this one among them; at most a hundred.
     pub(crate) fn here(&self) -> Vec<String> {
-        self.here.locked().clone()
+        self.here.lock_anyway().clone()
     }
 
     /// Records the names of the allocators that lend from the store. Returns their number.
@@ -169,7 +169,7 @@ impl SharedStoreStatus {
         let all = names.len();
         names.sort_unstable();
         names.truncate(NAMES_MAX);
-        *self.here.locked() = names;
+        *self.here.lock_anyway() = names;
         all
     }
 }

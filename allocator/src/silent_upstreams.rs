@@ -2,7 +2,7 @@
 //! store that does not answer is in [`crate::shared_store_status`].
 
 use crate::config::Upstream;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ pub(crate) struct SilentUpstreams {
 impl SilentUpstreams {
     /// Records whether `upstream` is silent.
     pub(crate) fn note(&self, upstream: &Upstream, is_silent: bool) {
-        let mut silent = self.silent.locked();
+        let mut silent = self.silent.lock_anyway();
         if is_silent {
             silent.insert(upstream.clone());
         } else {
@@ -33,6 +33,6 @@ impl SilentUpstreams {
 
     /// Returns them all.
     pub(crate) fn all(&self) -> BTreeSet<Upstream> {
-        self.silent.locked().clone()
+        self.silent.lock_anyway().clone()
     }
 }

@@ -5,7 +5,7 @@ use crate::sample::median;
 use lessor_allocator::Config;
 use lessor_ledger::pool::Past;
 use lessor_ledger::registry::{Caller, Entry, Registry};
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::wire::AskBody;
 use lessor_protocol::{CLOCK, NodeName};
 use std::error::Error;
@@ -104,7 +104,7 @@ fn asks_per_second(config: &Config, kind: Kind, threads: usize) -> Result<f64, B
                 let end = now + LASTS;
                 while now < end {
                     caller.seq += 1;
-                    let alone = matches!(kind, Kind::OneLock).then(|| one_lock.locked());
+                    let alone = matches!(kind, Kind::OneLock).then(|| one_lock.lock_anyway());
                     let exchanged = {
                         let registry = registry.read().unwrap_or_else(PoisonError::into_inner);
                         now = CLOCK.now();

@@ -15,7 +15,7 @@ use crate::limits::Server;
 use crate::print::print;
 use crate::runtime;
 use lessor_protocol::CLOCK;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use rows::{Look, Row};
 use screen::{Next, Screen};
@@ -79,7 +79,7 @@ async fn look(server: &Server) -> Result<Look, Failure> {
 /// Looks at the interval `every`, also at the limit that is `chosen`, and sends the result.
 async fn ask(server: Server, every: Duration, chosen: Arc<Mutex<Option<String>>>, seen: SyncSender<Seen>) {
     loop {
-        let of = chosen.locked().clone();
+        let of = chosen.lock_anyway().clone();
         let found = match look(&server).await {
             Ok(look) => {
                 let top = match &of {
@@ -118,7 +118,7 @@ fn watch(
         {
             match screen.press(key) {
                 Next::Go => {}
-                Next::Look(name) => *chosen.locked() = name,
+                Next::Look(name) => *chosen.lock_anyway() = name,
                 Next::Quit => return Ok(()),
             }
         }

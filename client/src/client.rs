@@ -10,7 +10,7 @@ use crate::shared::Shared;
 use crate::ticks::{HotClock, Ticks};
 use crate::transport::{Credentials, ExchangeError, Transport, shown};
 use lessor_holder::timing::EXCHANGE_TIMEOUT;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::{ClockBounds, NodeName};
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -154,7 +154,7 @@ impl Client {
     /// Dropping the future does not undo the shutdown: the client says goodbye in the background. Another call waits
     /// for it.
     pub async fn shutdown(&self) {
-        let stop = self.task.stop.locked().take();
+        let stop = self.task.stop.lock_anyway().take();
         if let Some(stop) = stop {
             // An error means that the runtime is gone, and the task with it.
             let _ = stop.send(());

@@ -2,7 +2,7 @@
 //! depends on one.
 
 use lessor_protocol::Fallback;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::broadcast;
@@ -112,7 +112,7 @@ impl Teller {
     /// Sends `event` to all listeners, if there are any.
     pub(crate) fn tell(&self, event: Event) {
         // Sent without the lock: the waker of a listener is foreign code, and may subscribe.
-        let sender = self.0.locked().clone();
+        let sender = self.0.lock_anyway().clone();
         if let Some(sender) = sender {
             // An error means that there is no listener.
             let _ = sender.send(event);
@@ -121,7 +121,7 @@ impl Teller {
 
     /// Sends [`Event::Closed`], and nothing after it.
     pub(crate) fn close(&self) {
-        let sender = self.0.locked().take();
+        let sender = self.0.lock_anyway().take();
         if let Some(sender) = sender {
             let _ = sender.send(Event::Closed);
         }
@@ -131,7 +131,7 @@ impl Teller {
     pub(crate) fn listen(&self) -> Events {
         // After the last event: the receiver of a sender that is dropped at once.
         let last = || broadcast::Sender::new(1).subscribe();
-        Events(self.0.locked().as_ref().map_or_else(last, broadcast::Sender::subscribe))
+        Events(self.0.lock_anyway().as_ref().map_or_else(last, broadcast::Sender::subscribe))
     }
 }
 

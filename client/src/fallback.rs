@@ -5,7 +5,7 @@ use crate::events::Event;
 use crate::local_pool::{CLOCK, Condition, LocalPool};
 use crate::shared::Shared;
 use lessor_holder::safe_allowance::{Paid, SafeAllowance};
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::rare::Rare;
 use lessor_protocol::{ClockBounds, Fallback, Moment, SafeShare};
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ impl Standby {
     /// Takes in the safe share, if any, of the answer to an ask that was first sent at `first_sent`.
     pub(crate) fn tell_share(&self, share: Option<SafeShare>, first_sent: Moment, clocks: ClockBounds) {
         if share.is_some() {
-            self.allowance.locked().tell(share, first_sent, clocks);
+            self.allowance.lock_anyway().tell(share, first_sent, clocks);
         }
     }
 
@@ -115,29 +115,29 @@ impl Standby {
         if !self.is(Fallback::SafeShare) {
             return None;
         }
-        self.allowance.locked().unusual()?.try_take(permits, now)
+        self.allowance.lock_anyway().unusual()?.try_take(permits, now)
     }
 
     /// Undoes [`Standby::take_share`].
     pub(crate) fn put_back_share(&self, taken: Paid) {
-        self.allowance.locked().put_back(taken);
+        self.allowance.lock_anyway().put_back(taken);
     }
 
     /// Charges the safe share for `permits` that were spent without asking it. Returns false if the share does not
     /// apply now.
     pub(crate) fn owe_share(&self, permits: u64, now: Moment) -> bool {
         let pays = |allowance: &mut SafeAllowance| allowance.owe(permits, now);
-        self.is(Fallback::SafeShare) && self.allowance.locked().unusual().is_some_and(pays)
+        self.is(Fallback::SafeShare) && self.allowance.lock_anyway().unusual().is_some_and(pays)
     }
 
     /// Whether any of the safe share may be spent, now or later.
     pub(crate) fn has_share(&self) -> bool {
-        self.allowance.locked().wait(1, CLOCK.now()).is_some()
+        self.allowance.lock_anyway().wait(1, CLOCK.now()).is_some()
     }
 
     /// Time until the safe share has `permits`; `None` if it does not apply now, or never will have them.
     pub(crate) fn share_in(&self, permits: u64, now: Moment) -> Option<Duration> {
-        if self.is(Fallback::SafeShare) { self.allowance.locked().wait(permits, now) } else { None }
+        if self.is(Fallback::SafeShare) { self.allowance.lock_anyway().wait(permits, now) } else { None }
     }
 
     /// Counts permits that passed because no allocator answers. Returns false if they passed for another reason.
@@ -161,14 +161,14 @@ impl Standby {
 
     /// Whether no window still holds a spend from the safe share.
     pub(crate) fn is_forgettable(&self, now: Moment) -> bool {
-        self.allowance.locked().is_forgettable(now)
+        self.allowance.lock_anyway().is_forgettable(now)
     }
 
     /// Takes over the spends of `earlier` from its safe share.
     pub(crate) fn inherit(&self, earlier: &Standby) {
-        let mut earlier = earlier.allowance.locked().clone();
+        let mut earlier = earlier.allowance.lock_anyway().clone();
         if let Some(earlier) = earlier.unusual() {
-            self.allowance.locked().inherit(earlier);
+            self.allowance.lock_anyway().inherit(earlier);
         }
     }
 
@@ -180,7 +180,7 @@ impl Standby {
     /// Whether no safe share was told: a share takes memory of its own.
     #[cfg(test)]
     pub(crate) fn takes_no_room(&self) -> bool {
-        self.allowance.locked().is_usual()
+        self.allowance.lock_anyway().is_usual()
     }
 
     fn expect(&self, fallback: Fallback) {

@@ -30,7 +30,7 @@ use crate::tally::{Tally, Totals};
 use crate::ticks::Ticks;
 use crate::wake_list::WakeList;
 use lessor_holder::refill::Seen;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::rare::Rare;
 use lessor_protocol::{Clock, Moment, Tick};
 use std::fmt;
@@ -331,7 +331,7 @@ impl LocalPool {
 
     /// Locks the line, and returns it with the flags that count the permits it wants.
     pub(crate) fn line(&self) -> (MutexGuard<'_, Rare<Line>>, &SlowPathFlags) {
-        (self.cold.line.locked(), self.slow_path())
+        (self.cold.line.lock_anyway(), self.slow_path())
     }
 
     /// Notes what the first in line wants, unless the limit has a steady flow. The caller holds the lock of the line.
@@ -359,6 +359,6 @@ impl LocalPool {
     }
 
     pub(crate) fn refill(&self) -> MutexGuard<'_, Refill> {
-        self.cold.refill.locked()
+        self.cold.refill.lock_anyway()
     }
 }

@@ -5,7 +5,7 @@ use crate::limit::Limit;
 use crate::local_pool::{CLOCK, Condition, LocalPool};
 use crate::rate_limit_headers::{HeaderNames, RateLimitHeaders};
 use http::{HeaderMap, StatusCode};
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::{Moment, Observed};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl Limit {
 impl LocalPool {
     fn saw(&self, headers: &RateLimitHeaders) {
         let (now, in_hand) = (CLOCK.now(), self.available());
-        let is_urgent = self.feedback_or_new().locked().see(headers, now, in_hand);
+        let is_urgent = self.feedback_or_new().lock_anyway().see(headers, now, in_hand);
         if !is_urgent {
             return;
         }
@@ -64,7 +64,7 @@ impl LocalPool {
     /// See [`Limit::paused`].
     fn paused(&self) -> Option<Duration> {
         let now = CLOCK.now();
-        let by_vendor = self.feedback().and_then(|feedback| feedback.locked().waits(now));
+        let by_vendor = self.feedback().and_then(|feedback| feedback.lock_anyway().waits(now));
         let is_paused = self.condition() == Condition::Paused;
         if is_paused && self.standby().has_heard_stop() {
             self.ask_if_idle(now);
@@ -93,17 +93,17 @@ impl LocalPool {
 
     /// Whether the vendor disagreed since the last call of this.
     pub(crate) fn takes_disagreement(&self) -> bool {
-        self.feedback().is_some_and(|feedback| feedback.locked().takes_disagreement())
+        self.feedback().is_some_and(|feedback| feedback.lock_anyway().takes_disagreement())
     }
 
     /// Number of answers so far in which the vendor refused.
     pub(crate) fn vendor_refused(&self) -> u64 {
-        self.feedback().map_or(0, |feedback| feedback.locked().refused())
+        self.feedback().map_or(0, |feedback| feedback.lock_anyway().refused())
     }
 
     /// Returns the observations to send with an ask that is written at `now`.
     pub(crate) fn observed(&self, now: Moment) -> Option<Observed> {
-        self.feedback().and_then(|feedback| feedback.locked().tell(now))
+        self.feedback().and_then(|feedback| feedback.lock_anyway().tell(now))
     }
 }
 

@@ -16,7 +16,7 @@ use crate::local_pool::CLOCK;
 use crate::refusal::Refusal;
 use crate::reservation::Reservation;
 use http::Extensions;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use reqwest::{Request, Response, Url};
 use reqwest_middleware::{Error, Middleware, Next};
 use std::collections::BTreeSet;
@@ -139,7 +139,7 @@ impl Outgoing {
 
     /// Whether no redirected request of `limit` was logged yet; it counts as logged then.
     fn is_news(&self, limit: &Limit) -> bool {
-        self.redirected.locked().insert(limit.pool().name().limit.clone())
+        self.redirected.lock_anyway().insert(limit.pool().name().limit.clone())
     }
 
     /// Reserves what `parts` cost, and returns reservations that are good now.
@@ -190,7 +190,7 @@ fn give_back(reserved: impl IntoIterator<Item = Reservation>) {
 impl Taken {
     /// Begins the call, at the cost that is reserved.
     fn begin(&self) -> Vec<Guard> {
-        self.reserved.locked().drain(..).map(Reservation::begin).collect()
+        self.reserved.lock_anyway().drain(..).map(Reservation::begin).collect()
     }
 }
 
@@ -237,7 +237,7 @@ impl Middleware for Outgoing {
         let attempt = Attempt { extensions, farther };
         let mut parts = own.clone();
         if let Some(farther) = &attempt.farther {
-            give_back(farther.reserved.locked().drain(..));
+            give_back(farther.reserved.lock_anyway().drain(..));
             parts.extend_from_slice(&farther.parts);
         }
         let reserved = self.reserve(&parts).await.map_err(Error::middleware)?;

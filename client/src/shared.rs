@@ -11,7 +11,7 @@ use crate::tally::{self, Tally};
 use crate::ticks::Ticks;
 use crate::wake_list::WakeList;
 use lessor_holder::timing::INITIAL_RTT;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::{Fallback, Key, LimitName, Moment, push};
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -124,7 +124,7 @@ impl Shared {
         if let Some(pool) = find() {
             return pool;
         }
-        let mut changes = self.changes.locked();
+        let mut changes = self.changes.lock_anyway();
         find().unwrap_or_else(|| {
             let found = condition(limit, None, &changes);
             if found == Condition::Unknown {
@@ -149,7 +149,7 @@ impl Shared {
 
     fn of_key(&self, plain: &LocalPool, key: &str) -> Arc<LocalPool> {
         // Handles are cloned under this lock, or from another handle: see `forget_idle`.
-        let mut changes = self.changes.locked();
+        let mut changes = self.changes.lock_anyway();
         plain.keys().and_then(|keys| keys.get(key)).unwrap_or_else(|| {
             let limit = &plain.name().limit;
             let has_limit = || self.limits.contains(limit);
@@ -199,7 +199,7 @@ impl Shared {
 
     /// Returns the tallies of all limits.
     pub(crate) fn tallies(&self) -> Vec<Arc<Tally>> {
-        self.changes.locked().tallies.clone()
+        self.changes.lock_anyway().tallies.clone()
     }
 
     /// Returns the pools without a key, one for each limit.
@@ -250,7 +250,7 @@ impl Shared {
             }
             // Handles are cloned under the lock or from a handle: if only this owner is left, no other can appear. A
             // call with the key at this moment is refused, because nothing is held, and the next call finds a new pool.
-            let _lock = self.changes.locked();
+            let _lock = self.changes.lock_anyway();
             let kept = Cell::new(sweep.kept);
             let is_needed = |pool: &Arc<LocalPool>| {
                 if Arc::strong_count(pool) > 1 || !pool.refill().is_forgettable(pool.slot(), now) {
@@ -288,7 +288,7 @@ impl Shared {
 
     /// Locks out the adding of pools. Every pool whose adding had begun is there.
     pub(crate) fn no_new_pools(&self) -> MutexGuard<'_, Changes> {
-        self.changes.locked()
+        self.changes.lock_anyway()
     }
 
     /// Notes whether an allocator answers. Returns whether that changed.
@@ -298,7 +298,7 @@ impl Shared {
 
     /// Returns the limits in fallback, with the fallback of each.
     pub(crate) fn fallen(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Fallback>> {
-        self.fallen.locked()
+        self.fallen.lock_anyway()
     }
 
     /// Sends `event` to the listeners of this client.
@@ -313,7 +313,7 @@ impl Shared {
     /// Refuses every call from now on. Repeating it has no effect.
     pub(crate) fn close(&self) {
         // Held until all pools are closed, so that none is added meanwhile.
-        let mut changes = self.changes.locked();
+        let mut changes = self.changes.lock_anyway();
         if std::mem::replace(&mut changes.closed, true) {
             return;
         }

@@ -8,7 +8,7 @@ mod refused;
 
 use gauges::Gauges;
 use lessor_protocol::Fallback;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use metrics::{Counter, counter, histogram};
 pub use names::HISTOGRAMS;
 pub(crate) use names::MOVES;
@@ -141,7 +141,7 @@ impl Tally {
 
     /// Adds what one pool of the limit did since it was last added.
     pub(crate) fn add(&self, more: Totals) {
-        let mut sums = self.sums.locked();
+        let mut sums = self.sums.lock_anyway();
         sums.totals = sums.totals.with(more, u64::saturating_add);
     }
 
@@ -152,24 +152,24 @@ impl Tally {
 
     #[cfg(test)]
     pub(crate) fn totals(&self) -> Totals {
-        self.sums.locked().totals
+        self.sums.lock_anyway().totals
     }
 
     /// Resets the current figures, before each pool adds its own by [`Tally::add_now`].
     pub(crate) fn begin(&self) {
-        self.sums.locked().now = Now::default();
+        self.sums.lock_anyway().now = Now::default();
     }
 
     /// Adds the current figures of one pool.
     pub(crate) fn add_now(&self, pool: Now) {
-        let now = &mut self.sums.locked().now;
+        let now = &mut self.sums.lock_anyway().now;
         *now = now.with(pool);
     }
 
     /// Updates all metrics. Everything is looked up anew, because an exporter may have been installed since the last
     /// time.
     pub(crate) fn publish(&self, fallen: Option<Fallback>) {
-        let mut sums = self.sums.locked();
+        let mut sums = self.sums.lock_anyway();
         let Sums { totals, now, published, published_refused } = &mut *sums;
         let refused = self.refused.by_reason(*totals);
         let limit = || self.limit.clone();

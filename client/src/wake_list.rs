@@ -4,7 +4,7 @@
 
 use crate::feedback::Feedback;
 use crate::local_pool::LocalPool;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tokio::runtime::Handle;
@@ -39,14 +39,14 @@ impl Default for WakeList {
 impl WakeList {
     /// Has the task look at `pool` from now on.
     pub(crate) fn push(&self, pool: Arc<LocalPool>) {
-        if let Some(pools) = &mut *self.pools.locked() {
+        if let Some(pools) = &mut *self.pools.lock_anyway() {
             pools.push(pool);
         }
     }
 
     /// Lets go of all pools, and of those that follow.
     pub(crate) fn close(&self) {
-        let pools = self.pools.locked().take();
+        let pools = self.pools.lock_anyway().take();
         // After the lock is released.
         drop(pools);
     }
@@ -65,7 +65,7 @@ impl WakeList {
 
     /// Moves all pools to `known`.
     pub(crate) fn take(&self, known: &mut Vec<Arc<LocalPool>>) {
-        if let Some(pools) = &mut *self.pools.locked() {
+        if let Some(pools) = &mut *self.pools.lock_anyway() {
             known.append(pools);
         }
     }

@@ -21,7 +21,7 @@
 //! refusal), [`observed`] (what the vendor says of its own count), [`fallback`] and [`safe_share`] (without an
 //! allocator), [`sizing`] (how many permits a demand needs), [`wire`] (all of it as JSON), [`recovery`] (what follows
 //! an error), [`push`] (events that an allocator sends), [`trace`] (spans), [`unix`] (addresses of an allocator on the
-//! same machine), [`entropy`] (numbers of sessions), [`foreign`] (texts of other programs), [`locked`] (mutexes after a
+//! same machine), [`entropy`] (numbers of sessions), [`foreign`] (texts of other programs), [`lock_anyway`] (mutexes after a
 //! panic), [`words!`] (enums with words for values). The rules of a contract are the lender's alone: a node never sees
 //! one.
 
@@ -31,7 +31,7 @@ pub mod exchange;
 pub mod fallback;
 pub mod foreign;
 pub mod lease;
-pub mod locked;
+pub mod lock_anyway;
 pub mod moment;
 pub mod names;
 pub mod observed;

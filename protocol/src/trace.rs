@@ -57,7 +57,7 @@ impl Cause {
 #[cfg(feature = "opentelemetry")]
 mod led {
     use super::TRACEPARENT;
-    use crate::locked::Locked;
+    use crate::lock_anyway::LockAnyway;
     use opentelemetry::Context;
     use opentelemetry::propagation::TextMapPropagator as _;
     use opentelemetry::trace::{SpanContext, TraceContextExt as _};
@@ -94,7 +94,7 @@ mod led {
         pub(super) fn note(&self, span: &Span) {
             if !span.is_disabled() {
                 let context = span.context().span().span_context().clone();
-                *self.0.locked() = Some(context);
+                *self.0.lock_anyway() = Some(context);
             }
         }
 
@@ -102,7 +102,7 @@ mod led {
             if span.is_disabled() {
                 return;
             }
-            let context = self.0.locked().take();
+            let context = self.0.lock_anyway().take();
             if let Some(context) = context.filter(SpanContext::is_valid) {
                 let _ = span.set_parent(Context::new().with_remote_span_context(context));
             }

@@ -5,7 +5,7 @@ use crate::shim::Shim;
 use crate::wire::Wire;
 use lessor_allocator::cells::private::{PrivateServer, Setting, postgres_program};
 use lessor_allocator::cells::{CellsConfig, StoreKind};
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -24,7 +24,7 @@ fn template() -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let folder = PathBuf::from(std::env::var_os(TEMPLATES)?);
     let (template, made) = (folder.join("postgres"), folder.join(format!("postgres-{}", std::process::id())));
-    let _making = ONE_AT_A_TIME.locked();
+    let _making = ONE_AT_A_TIME.lock_anyway();
     if !template.exists() {
         PrivateServer::prepare_postgres(&made).unwrap_or_else(|error| panic!("{}: {error}", made.display()));
         // If another process was faster, its cluster serves as well.

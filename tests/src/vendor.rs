@@ -8,7 +8,7 @@
 use lessor::Limit;
 use lessor_ledger::Rule;
 use lessor_ledger::rule::SlidingWindow;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::moment::nanos;
 use lessor_protocol::{CLOCK, Moment};
 use lessor_sim::reference::{Spend, breach};
@@ -71,29 +71,30 @@ impl Vendor {
 
     /// Calls admitted so far.
     pub fn count(&self) -> u64 {
-        self.admissions.locked().len() as u64
+        self.admissions.lock_anyway().len() as u64
     }
 
     /// Calls that were certainly admitted after `moment`.
     pub fn count_after(&self, moment: Moment) -> usize {
-        self.admissions.locked().iter().filter(|admission| admission.after > moment).count()
+        self.admissions.lock_anyway().iter().filter(|admission| admission.after > moment).count()
     }
 
     /// The longest time without an admitted call, between the first and the last.
     pub fn longest_gap(&self) -> Duration {
-        let mut by: Vec<Moment> = self.admissions.locked().iter().map(|admission| admission.by).collect();
+        let mut by: Vec<Moment> =
+            self.admissions.lock_anyway().iter().map(|admission| admission.by).collect();
         by.sort_unstable();
         by.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default()
     }
 
     /// Adds the admissions of another vendor to these.
     pub fn merge(&self, other: &Vendor) {
-        self.admissions.locked().extend_from_slice(&other.admissions.locked());
+        self.admissions.lock_anyway().extend_from_slice(&other.admissions.lock_anyway());
     }
 
     /// Describes the first window that certainly holds more calls than the contract allows.
     pub fn breach(&self) -> Option<String> {
-        let admissions = self.admissions.locked();
+        let admissions = self.admissions.lock_anyway();
         let mut after: Vec<u64> = admissions.iter().map(|admission| admission.after.as_nanos()).collect();
         let mut by: Vec<u64> = admissions.iter().map(|admission| admission.by.as_nanos()).collect();
         after.sort_unstable();
@@ -111,7 +112,7 @@ impl Vendor {
 
     fn admit(&self, after: Moment) {
         let by = CLOCK.now();
-        self.admissions.locked().push(Admission { after, by });
+        self.admissions.lock_anyway().push(Admission { after, by });
     }
 }
 
@@ -140,7 +141,7 @@ mod tests {
         let at = Moment::from_nanos;
         vendor
             .admissions
-            .locked()
+            .lock_anyway()
             .extend(spans.iter().map(|&(after, by)| Admission { after: at(after), by: at(by) }));
         vendor.breach().is_none()
     }

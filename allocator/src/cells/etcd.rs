@@ -15,7 +15,7 @@ use super::outcome::{self, became_another};
 use super::url::EtcdPlace;
 use super::{CellsConfig, CellsError, Loaded, Password, Swap, Swapped, Timeline, VALUE_MAX, tls};
 use axum::body::Bytes;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_tls::Encryptor;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
@@ -47,7 +47,7 @@ impl Shared {
     }
 
     fn seen<T>(&self, what: impl FnOnce(&mut Seen) -> T) -> T {
-        what(&mut self.seen.locked())
+        what(&mut self.seen.lock_anyway())
     }
 }
 

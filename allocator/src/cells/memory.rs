@@ -3,7 +3,7 @@
 
 use super::{CellsError, Loaded, Swap, Swapped, Table, Timeline};
 use lessor_protocol::entropy;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -45,7 +45,7 @@ impl Memory {
 
     /// Calls `look` with the table, which may do what no caller of a store can.
     pub fn with<T>(&self, look: impl FnOnce(&mut Table) -> T) -> T {
-        look(&mut self.table.locked())
+        look(&mut self.table.lock_anyway())
     }
 
     pub(super) fn load(&self, names: &[String]) -> Result<Loaded, CellsError> {
@@ -58,7 +58,7 @@ impl Memory {
 
     fn call<T>(&self, what: impl FnOnce(&mut Table) -> Result<T, CellsError>) -> Result<T, CellsError> {
         let fault = match &self.faults {
-            Some(next) => next.locked()(),
+            Some(next) => next.lock_anyway()(),
             None => Fault::None,
         };
         let unreachable = || CellsError::Unreachable("a fault".to_owned());

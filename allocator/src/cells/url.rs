@@ -116,6 +116,16 @@ impl StoreUrl {
         }
     }
 
+    /// Whether the URL has the user of a Redis or an etcd without a password: such a user has no effect, and is often a
+    /// password in a wrong place.
+    pub(crate) fn has_user_alone(&self) -> bool {
+        match &self.place {
+            Place::Memory | Place::Postgres(_) => false,
+            Place::Redis(place) => place.user.is_some() && place.password.is_none(),
+            Place::Etcd(place) => place.user.is_some() && place.password.is_none(),
+        }
+    }
+
     /// Returns the files of TLS, if connections are encrypted.
     pub(crate) fn tls(&self) -> Option<&Tls> {
         match &self.place {
@@ -372,6 +382,9 @@ mod tests {
             "postgres://u@h/d?s3cret=1",
             "postgres://h/d?application_name=a&s3cret&port=1",
             "postgres://h/d?user=u&password=a@s3cret",
+            // A piece of the password was taken for the user, who is shown.
+            "postgres://h/d?passwd=s3cret@b",
+            "postgres://s3cret/d@h",
             "etcd://",
             "etcd:s3cret",
             "etcd://u:s3cret@",

@@ -1,6 +1,6 @@
 //! Decides which changes of a limit are so large that an operator has to confirm them: most typos are a zero too many.
 
-use crate::config::{Keyed, LimitConfig, Upstream};
+use crate::config::{Keyed, LimitConfig, Names, Upstream};
 use lessor_ledger::Rule;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::Fallback;
@@ -46,7 +46,15 @@ fn change(before: &LimitConfig, after: &LimitConfig, factor: u64) -> Option<Stri
                 return Some(format!("the number of keys that may spend the limit changes {times}"));
             }
         }
-        (Keyed::No | Keyed::Yes { .. }, _) => {}
+        (Keyed::No | Keyed::Yes { .. }, Keyed::No | Keyed::Yes { .. }) => {}
+    }
+    // Each name of a pattern has a pool of its own, as each key has.
+    if let (Names::Many { names_max: before }, Names::Many { names_max: after }) =
+        (before.name.names(), after.name.names())
+        && after > before
+        && let Some(times) = larger(Some(before as u128), Some(after as u128), factor)
+    {
+        return Some(format!("the number of names that may spend the limit changes {times}"));
     }
     let keys: BTreeSet<_> = before.overrides.keys().chain(after.overrides.keys()).map(Some).collect();
     keys.into_iter().chain([None]).find_map(|key| {
@@ -78,11 +86,18 @@ fn at_once(rules: &[Rule]) -> Option<u128> {
 
 /// Returns the permits that may be spent in a day; `None` if all rules only bound the calls in flight.
 fn in_a_day(rules: &[Rule]) -> Option<u128> {
-    let rate = |rule: &Rule| match (rule, rule.window()) {
-        (Rule::Concurrency(_), _) => None,
-        // A bucket that never refills.
-        (_, None) => Some(u128::from(rule.ceiling())),
-        (_, Some(window)) => Some(u128::from(rule.ceiling()) * SPAN.as_nanos() / window.as_nanos().max(1)),
+    let rate = |rule: &Rule| match rule {
+        Rule::Concurrency(_) => None,
+        Rule::SlidingWindow(_)
+        | Rule::SlidingLog(_)
+        | Rule::FixedWindow(_)
+        | Rule::LeakyBucket(_)
+        | Rule::TokenBucket(_) => {
+            let ceiling = u128::from(rule.ceiling());
+            let in_a_day = |window: Duration| ceiling * SPAN.as_nanos() / window.as_nanos().max(1);
+            // A bucket that never refills has no window.
+            Some(rule.window().map_or(ceiling, in_a_day))
+        }
     };
     rules.iter().filter_map(rate).min()
 }
@@ -100,7 +115,7 @@ fn larger(before: Option<u128>, after: Option<u128>, factor: u64) -> Option<Stri
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::config::{Config, Named};
 
     fn limit(text: &str) -> LimitConfig {
         let config = Config::parse(&format!("[[limit]]\nname = \"a\"\n{text}\n")).expect(text);
@@ -161,6 +176,7 @@ mod tests {
             reason(&keyed(&window(600, "30s")), &keyed(&window(60_000, "30s")), 10).expect("it is large");
         assert!(said.contains("of key acme"), "{said}");
     }
+
     /// The bug: a cap on the calls in flight, or a bucket that never refills, had no figure for a day, and such a change
     /// needed no confirmation.
     #[test]
@@ -198,8 +214,15 @@ mod tests {
             assert!(said.contains("keyed = true"), "{said}");
             assert_eq!(reason(&keys(most), &of(""), 10), None);
         }
+        let names = |most: u64| {
+            let mut pattern = of("");
+            let named = Named::try_new("api/*").expect("a pattern");
+            pattern.name = named.with_names_max(usize::try_from(most).expect("small"));
+            pattern
+        };
         for (before, after, is_asked) in [(100, 1_000, false), (100, 1_001, true), (1_001, 1, false)] {
             assert_eq!(reason(&keys(before), &keys(after), 10).is_some(), is_asked, "{before} {after}");
+            assert_eq!(reason(&names(before), &names(after), 10).is_some(), is_asked, "{before} {after}");
         }
     }
 }

@@ -95,7 +95,7 @@ pub(super) async fn leases_by_route(
 pub(super) struct Opened<B> {
     span: Span,
     /// The sender and the body. A body is read only from a peer that is known.
-    begun: Result<(Visitor, Unread<B>), Problem>,
+    sent: Result<(Visitor, Unread<B>), Problem>,
 }
 
 impl<B> Opened<B> {
@@ -114,7 +114,7 @@ impl<B> Opened<B> {
         if !span.is_disabled() {
             trace::lead(&span, said_once(request.headers()));
         }
-        let begun = span.in_scope(|| {
+        let sent = span.in_scope(|| {
             let origin = || Origin { address, request: String::new() };
             let visitor = visitor::of_exchange(shared, request.headers(), request.extensions(), origin)?;
             if let Visitor::Known(_) = visitor {
@@ -123,16 +123,16 @@ impl<B> Opened<B> {
             check_pace(shared, &visitor)?;
             Ok((visitor, Unread::of(shared.bodies(), address, request)?))
         });
-        Opened { span, begun }
+        Opened { span, sent }
     }
 }
 
 impl<B: HttpBody<Data = Bytes> + Unpin> Opened<B> {
     /// Answers the exchange.
     pub(super) async fn answer(self, shared: &Arc<Shared>) -> Result<Response, Problem> {
-        let Opened { span, begun } = self;
+        let Opened { span, sent } = self;
         let result = async {
-            let (visitor, unread) = begun?;
+            let (visitor, unread) = sent?;
             let body = unread.read(shared.bodies()).await?;
             exchange(shared, &span, &visitor, &body).await
         };

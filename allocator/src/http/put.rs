@@ -57,7 +57,7 @@ pub(super) async fn put(
             check_fresh(registry, now, &name, fresh)?;
             check_keys(&shared, registry, &config)?;
             check(&shared, &decider, registry, &config, condition.as_deref(), &seen)?;
-            let asked = larger(&shared, registry, &config, &seen);
+            let asked = larger(&decider, registry, &config, &seen);
             let quarantine = registry.quarantine_if_new(now, &config, fresh);
             let preview =
                 |limit: &mut Limit| limit.preview(&config, carry_over, now, page.from(), page.count());
@@ -121,6 +121,8 @@ struct Seen {
     config: Before,
     etag: Option<String>,
     larger: Option<String>,
+    /// The factor by which a limit may change without a confirmation.
+    factor: u64,
 }
 
 impl Seen {
@@ -131,7 +133,7 @@ impl Seen {
         let factor = shared.config().server.change_factor_max;
         let larger =
             config.as_ref().zip(after).and_then(|(config, after)| confirm::reason(config, after, factor));
-        Seen { config, etag, larger }
+        Seen { config, etag, larger, factor }
     }
 
     /// Whether `config` is the configuration that was seen: nearly always no other change came between.
@@ -152,7 +154,7 @@ async fn put_here(
     let before = shared.with(|registry, now| {
         check_fresh(registry, now, config.name.as_str(), fresh)?;
         check(shared, decider, registry, config, condition, &seen)?;
-        larger(shared, registry, config, &seen).map_or(Ok(()), |larger| decider.confirms(&larger))?;
+        larger(decider, registry, config, &seen).map_or(Ok(()), |larger| decider.confirms(&larger))?;
         let before = before(registry, config.name.as_str());
         registry.put(now, config, carry_over, fresh).map_err(|full| Problem::from(Unfit::from(full)))?;
         // Under the same lock: a new life starts with the configuration that is in force last.
@@ -179,7 +181,7 @@ async fn put_for_all(
             was = before(registry, name);
             check_keys(shared, registry, config)?;
             check(shared, decider, registry, config, condition, &seen)?;
-            larger(shared, registry, config, &seen).map_or(Ok(()), |larger| decider.confirms(&larger))
+            larger(decider, registry, config, &seen).map_or(Ok(()), |larger| decider.confirms(&larger))
         })
     };
     let kept = kept(change(shared, decider.reader(), name, Some(written), check).await)?;
@@ -331,7 +333,7 @@ fn check(
     check_condition(registry, name, condition, seen)?;
     // Grants are charged to the limit above, too: a new parent needs the right to administer that limit as well.
     if let Some(parent) = &config.parent
-        && registry.limit(name).is_none_or(|limit| limit.config().parent.as_ref() != Some(parent))
+        && in_force(registry, name).is_none_or(|before| before.parent.as_ref() != Some(parent))
     {
         let right = format!("put a limit below {}", quoted(parent));
         decider.visitor.needs_of(shared, &right, name, |rights| rights.may_administer(parent))?;
@@ -339,13 +341,18 @@ fn check(
     Ok(registry.check(&[], &[config])?)
 }
 
-/// Returns why the change to `config` needs confirmation, if it does.
-fn larger(shared: &Shared, registry: &mut Registry, config: &LimitConfig, seen: &Seen) -> Option<String> {
+/// Returns why the change to `config` needs confirmation, if it does. The figures of a pattern are only for a client that
+/// may read it.
+fn larger(decider: &Decider, registry: &mut Registry, config: &LimitConfig, seen: &Seen) -> Option<String> {
     let before = in_force(registry, config.name.as_str())?;
-    match seen.is(&before) {
-        true => seen.larger.clone(),
-        false => confirm::reason(&before, config, shared.config().server.change_factor_max),
-    }
+    let larger = match seen.is(&before) {
+        true => seen.larger.clone()?,
+        false => confirm::reason(&before, config, seen.factor)?,
+    };
+    let name = before.name.as_str();
+    let is_shown = name == config.name.as_str() || decider.visitor.may(|rights| rights.may_read(name));
+    let hidden = "a pattern holds for this name now, and its cap differs much";
+    Some(if is_shown { larger } else { hidden.to_owned() })
 }
 
 fn raw(config: &LimitConfig) -> Value {

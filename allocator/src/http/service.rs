@@ -74,37 +74,38 @@ impl Service {
         Service { address: Some(address), proven, ..self }
     }
 
-    /// Answers `request`, and applies `counted` to the answer.
+    /// Answers `request`, and applies `finish` to the answer. The head of an exchange is read at once, by the task of the
+    /// connection, and with it the token or certificate of the peer. The future reads the body and does the rest.
     pub(crate) fn answer<B, F>(
         &self,
         request: Request<B>,
-        counted: F,
+        finish: F,
     ) -> impl Future<Output = Result<Response, Infallible>> + use<B, F>
     where
         F: FnOnce(Response) -> Response,
         B: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
     {
-        let (shared, begun) = (self.shared.clone(), self.begin(request));
+        let (shared, head) = (self.shared.clone(), self.head(request));
         async move {
-            let response = match begun {
-                Begun::Exchange(opened) => opened.answer(&shared).await.into_response(),
-                Begun::Other(answering) => answering.await?,
+            let response = match head {
+                Head::Exchange(opened) => opened.answer(&shared).await.into_response(),
+                Head::Other(answering) => answering.await?,
             };
-            Ok(counted(response))
+            Ok(finish(response))
         }
     }
 
     /// Reads the head of `request`.
-    fn begin<B>(&self, request: Request<B>) -> Begun<B>
+    fn head<B>(&self, request: Request<B>) -> Head<B>
     where
         B: HttpBody<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static,
     {
         if !self.lends || request.uri().path() != LEASES_PATH || request.method() != Method::POST {
-            return Begun::Other(Box::pin(self.clone().route(request.map(Body::new))));
+            return Head::Other(Box::pin(self.clone().route(request.map(Body::new))));
         }
         match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {
-            Some(problem) => Begun::Other(Box::pin(ready(Ok(problem.into_response())))),
-            None => Begun::Exchange(Opened::new(&self.shared, self.address, Some(&self.proven), request)),
+            Some(problem) => Head::Other(Box::pin(ready(Ok(problem.into_response())))),
+            None => Head::Exchange(Opened::new(&self.shared, self.address, Some(&self.proven), request)),
         }
     }
 
@@ -122,8 +123,8 @@ impl Service {
     }
 }
 
-/// A request whose head was read.
-enum Begun<B> {
+/// What the head of a request says of it.
+enum Head<B> {
     Exchange(Opened<B>),
     /// Boxed, because an exchange would be as large as the largest of the others.
     Other(Pin<Box<dyn Future<Output = Result<Response, Infallible>> + Send>>),

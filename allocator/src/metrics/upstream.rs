@@ -1,7 +1,7 @@
 //! Metrics of an upstream: whether it answers, how fast, and with what.
 
 use crate::config::Upstream;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl UpstreamMetrics {
     }
 
     fn note(&self, stands: Stands) {
-        *self.stands.locked() = stands;
+        *self.stands.lock_anyway() = stands;
     }
 
     /// Returns a handle of the state.

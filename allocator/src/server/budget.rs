@@ -8,7 +8,7 @@ use crate::http;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -92,19 +92,19 @@ impl Default for Budget {
 impl Budget {
     /// Begins a request.
     pub(super) fn begin(self: &Arc<Self>) -> Begun {
-        let mut used = self.0.locked();
+        let mut used = self.0.lock_anyway();
         (used.requests, used.busy_at, used.was_asked) = (used.requests + 1, used.looks, true);
         Begun { budget: self.clone(), reserved: 0 }
     }
 
     /// Whether a request has come over HTTP/2.
     pub(super) fn is_used(&self) -> bool {
-        self.0.locked().was_asked
+        self.0.lock_anyway().was_asked
     }
 
     /// Checks the bounds; to be called every [`LOOK_EVERY`].
     pub(super) fn look(&self) -> Found {
-        let mut used = self.0.locked();
+        let mut used = self.0.lock_anyway();
         used.looks = used.looks.saturating_add(1);
         used.frames = FRAMES_BURST.min(used.frames + FRAMES_PER_LOOK);
         let oldest = used.pieces.first_key_value().map(|(_, look)| *look);
@@ -122,13 +122,13 @@ impl Budget {
 
     /// Allows `count` more frames.
     pub(super) fn give_frames(&self, count: u32) {
-        let mut used = self.0.locked();
+        let mut used = self.0.lock_anyway();
         used.frames = FRAMES_BURST.min(used.frames.saturating_add(count));
     }
 
     /// Takes `count` frames. Returns whether that many were allowed.
     pub(super) fn take_frames(&self, count: u32) -> bool {
-        let mut used = self.0.locked();
+        let mut used = self.0.lock_anyway();
         let left = used.frames.checked_sub(count);
         used.frames = left.unwrap_or_default();
         left.is_some()
@@ -152,7 +152,7 @@ impl Begun {
     }
 
     fn reserve(&mut self, size: usize) -> bool {
-        let mut used = self.budget.0.locked();
+        let mut used = self.budget.0.lock_anyway();
         if used.untaken > 0 && used.untaken.saturating_add(size) > UNTAKEN_MAX {
             return false;
         }
@@ -166,7 +166,7 @@ impl Begun {
         if bytes.is_empty() {
             return bytes;
         }
-        let mut used = self.budget.0.locked();
+        let mut used = self.budget.0.lock_anyway();
         let number = used.next_piece;
         let look = used.looks;
         used.pieces.insert(number, look);
@@ -181,7 +181,7 @@ impl Begun {
 
 impl Drop for Begun {
     fn drop(&mut self) {
-        let mut used = self.budget.0.locked();
+        let mut used = self.budget.0.lock_anyway();
         (used.requests, used.busy_at) = (used.requests - 1, used.looks);
         used.untaken -= self.reserved;
     }
@@ -202,7 +202,7 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        let mut used = self.budget.0.locked();
+        let mut used = self.budget.0.lock_anyway();
         used.pieces.remove(&self.number);
         used.untaken -= self.bytes.len();
     }
@@ -271,7 +271,7 @@ mod tests {
         drop((made, held));
         let larger = Response::new(Body::from(vec![b'x'; UNTAKEN_MAX * 2]));
         assert_eq!(budget.begin().answer(larger).status(), 200, "alone it may be of any size");
-        let used = budget.0.locked();
+        let used = budget.0.lock_anyway();
         assert_eq!((used.untaken, used.requests, used.pieces.len()), (0, 0, 0), "nothing is left behind");
     }
 

@@ -3,8 +3,9 @@
 
 use hyper::rt::{Sleep, Timer};
 use hyper_util::rt::TokioTimer;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::time::sleep_until;
@@ -43,7 +44,7 @@ impl Future for Wait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let deadline = self.deadline.into();
-        let mut bell = self.bell.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bell = self.bell.lock_anyway();
         let bell = bell.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         loop {
             ready!(bell.as_mut().poll(cx));

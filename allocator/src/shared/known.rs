@@ -6,7 +6,7 @@ use crate::config::{LimitConfig, Upstream};
 use crate::events::BY_NODES_MAX;
 use lessor_ledger::roots::parents_of;
 use lessor_ledger::share::Owner;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use lessor_protocol::push::{Event, Kind};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Deref;
@@ -136,7 +136,7 @@ impl Shared {
     }
 
     pub(super) fn limits(&self) -> MutexGuard<'_, Known> {
-        self.limits.locked()
+        self.limits.lock_anyway()
     }
 
     /// Returns the limits that are below others, each with its parent, see [`parents_of`].

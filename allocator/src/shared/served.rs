@@ -10,7 +10,7 @@ use crate::memory::ShortMemory;
 use crate::open_secrets::OpenSecrets;
 use lessor_ledger::rejection::quoted;
 use lessor_protocol::Moment;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl UnfitAnswers {
     /// Records an answer of `upstream` for `limit` that came at `now`. Returns whether to log it: another detail was
     /// logged last, or the same one long ago. Of many limits some are recorded.
     pub(crate) fn note(&self, upstream: &str, limit: &str, now: Moment, detail: &str) -> bool {
-        let mut answers = self.0.locked();
+        let mut answers = self.0.lock_anyway();
         answers.retain(|_, answer| now.since(answer.last.0) < UNFIT_FOR);
         let name = (upstream.to_owned(), limit.to_owned());
         if answers.len() >= UNFIT_MAX && !answers.contains_key(&name) {
@@ -71,7 +71,7 @@ impl UnfitAnswers {
 
     /// Returns a warning about each limit whose last unusable answer is recent.
     pub(crate) fn warnings(&self, now: Moment) -> Vec<String> {
-        let last = self.0.locked();
+        let last = self.0.lock_anyway();
         let recent = last.iter().filter(|(_, answer)| now.since(answer.last.0) < UNFIT_FOR);
         let warning = |(upstream, limit): &(String, String), detail: &str| {
             format!("{upstream} does not lend {}: {detail}", quoted(limit))

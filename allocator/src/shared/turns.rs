@@ -6,7 +6,7 @@ use super::Shared;
 use crate::addresses::Address;
 use crate::places::{Place, Places};
 use lessor_ledger::share::Owner;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
@@ -98,7 +98,7 @@ impl Turns {
 
     fn line(&self, reader: Reader) -> Arc<Semaphore> {
         // Nothing here panics half way.
-        let mut lines = self.lines.locked();
+        let mut lines = self.lines.lock_anyway();
         lines.retain(|_, line| line.strong_count() > 0);
         let known = lines.get(&reader).and_then(Weak::upgrade);
         known.unwrap_or_else(|| {

@@ -11,7 +11,7 @@ use crate::shared::{Reader, Shared, Turn};
 use lessor_ledger::overrides::{
     Decision, Next, OverridesFull, Publish, PublishError, Published, SuspensionsFull,
 };
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -141,7 +141,7 @@ struct Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         let is_cluster = matches!(self.cells, Cells::Cluster(_));
-        *self.last.0.locked() = (!is_cluster).then(|| self.cells.another());
+        *self.last.0.lock_anyway() = (!is_cluster).then(|| self.cells.another());
     }
 }
 
@@ -150,7 +150,7 @@ fn connection(shared: &Shared) -> Result<Connection, Unpublished> {
         return Err(Unpublished::Unreachable("there is none".to_owned()));
     };
     let last = shared.shared_store_status().last_host().clone();
-    let known = last.0.locked().take();
+    let known = last.0.lock_anyway().take();
     let cells = known.map_or_else(|| Cells::new(&store.cells), Ok);
     let cells = cells.map_err(|error| Unpublished::Unreachable(error.to_string()))?;
     Ok(Connection { cells, last })
@@ -341,7 +341,7 @@ mod tests {
         for (url, is_kept) in [(cluster, false), (one, true)] {
             let shared = shared(url, "80ms");
             drop(connection(&shared).expect("a store"));
-            assert_eq!(shared.shared_store_status().last_host().0.locked().is_some(), is_kept, "{url}");
+            assert_eq!(shared.shared_store_status().last_host().0.lock_anyway().is_some(), is_kept, "{url}");
         }
     }
 }

@@ -312,7 +312,7 @@ mod tests {
     use std::fmt;
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::sync::{Arc, Mutex};
-    use tokio::time::sleep;
+    use tokio::time::{sleep, timeout};
     use tracing::field::{Field, Visit};
     use tracing::subscriber::NoSubscriber;
     use tracing::{Dispatch, Event, Metadata, Subscriber, span};
@@ -372,10 +372,14 @@ mod tests {
             left.store(failures, SeqCst);
             let signed = rooted.member.signed();
             // Until a later signature than the last one succeeds.
-            while left.load(SeqCst) > 0 || rooted.member.failed() > 0 || rooted.member.signed() == signed {
-                rooted.sign(&shared, 1).await;
-                sleep(Duration::from_millis(1)).await;
-            }
+            let signing = async {
+                while left.load(SeqCst) > 0 || rooted.member.failed() > 0 || rooted.member.signed() == signed
+                {
+                    rooted.sign(&shared, 1).await;
+                    sleep(Duration::from_millis(1)).await;
+                }
+            };
+            timeout(Duration::from_secs(30), signing).await.expect("a signature succeeds");
             let lines = lines.0.lock().expect("no panic").clone();
             let count = |text: &str| lines.iter().filter(|line| *line == text).count();
             assert_eq!((count(fails), count(over)), (told, told), "after {failures}: {lines:?}");

@@ -18,8 +18,8 @@ pub(crate) struct LimitsArgs {
     /// Print JSON, as the allocator answers.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Confirm what needs it: a removal, a change that takes a cap away or alters it by more than ten times, a top-up
-    /// beyond the limit.
+    /// Confirm what needs it: a removal, a change of a limit that is unusually large or takes a cap away, a top-up beyond
+    /// the limit.
     #[arg(long, global = true)]
     pub(crate) yes: bool,
     /// The reason of a change, for the audit log.

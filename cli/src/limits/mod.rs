@@ -191,6 +191,12 @@ async fn of_pattern(server: &Server, name: &str, pattern: &str) -> Result<Value,
         failure @ Failure::Run(_) => failure,
     })?;
     let mut options = configured(&seen);
+    if let Some(upstream) = options["upstream"].as_str() {
+        return Err(Failure::Input(format!(
+            "{name} has the options of the pattern {pattern}, which is leased from {upstream}, and that allocator has the \
+             rules. Name all options with --file"
+        )));
+    }
     options["name"] = json!(name);
     if let Some(options) = options.as_object_mut().filter(|_| !name.ends_with('*')) {
         options.remove("names_max");
@@ -273,6 +279,9 @@ mod tests {
         names_max = 50
         reserve = 2
         rules = [{ kind = "sliding_window", limit = 10, per = "1s" }]
+        [[limit]]
+        name = "far/*"
+        upstream = "http://127.0.0.1:1"
     "#;
 
     /// Starts an allocator, and returns its URL.
@@ -313,11 +322,14 @@ mod tests {
         assert_eq!(set("other").await.expect("it is new")["parent"], Value::Null);
     }
 
-    /// An operator may have the right to read one name of a pattern, and not the pattern.
+    /// A pattern may be gone by the time it is read. A leased one has no rules that could be changed.
     #[tokio::test]
-    async fn a_pattern_that_cannot_be_read_is_named_with_what_to_do() {
+    async fn a_pattern_whose_options_do_not_serve_is_named_with_what_to_do() {
         let (server, _) = parsed(&serving().await, &["list"]);
-        let refused = of_pattern(&server, "web/x", "web/*").await.expect_err("it is not there");
-        assert!(matches!(&refused, Failure::Input(said) if said.ends_with("Name all options with --file")));
+        for (name, pattern) in [("web/x", "web/*"), ("far/x", "far/*")] {
+            let refused = of_pattern(&server, name, pattern).await.expect_err("its options do not serve");
+            let Failure::Input(said) = refused else { panic!("{name}: {refused}") };
+            assert!(said.contains(pattern) && said.ends_with("Name all options with --file"), "{said}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //! waits for wakes it. It knows nothing of limits.
 
 use crate::transport::ExchangeError;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -79,7 +79,7 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        let owned = self.owned.locked().take();
+        let owned = self.owned.lock_anyway().take();
         let Some(Owned { stop, thread }) = owned else { return };
         // An error means that the thread has ended already.
         let _ = stop.send(());

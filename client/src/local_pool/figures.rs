@@ -4,7 +4,7 @@
 use super::{CLOCK, Condition, LocalPool, UNKNOWN};
 use crate::tally::{Now, Tally, Totals};
 use lessor_protocol::Moment;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl LocalPool {
     /// Adds what has happened since the last time to the tally. The background task also calls it before it lets go of
     /// a pool.
     pub(crate) fn count_up(&self) {
-        let mut counted = self.cold.counted.locked();
+        let mut counted = self.cold.counted.lock_anyway();
         let totals = self.totals();
         self.tally().add(totals.since(*counted));
         *counted = totals.max(*counted);

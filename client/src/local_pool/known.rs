@@ -2,7 +2,7 @@
 //! makes up for whatever is lost here. Nothing here decides about permits.
 
 use super::LocalPool;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
@@ -53,7 +53,7 @@ impl LocalPool {
     /// Forgets the pool. A caller that has just looked it up may still call it, without effect.
     pub(crate) fn forget(&self) {
         if let Some(feedback) = self.feedback() {
-            self.cold.wake_list.forget(&feedback.locked());
+            self.cold.wake_list.forget(&feedback.lock_anyway());
         }
         self.cold.is_forgotten.store(true, Ordering::Relaxed);
     }

@@ -3,7 +3,7 @@
 
 use super::{Now, names};
 use lessor_protocol::Fallback;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use metrics::gauge;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ impl Gauges {
     }
 
     fn change(&self, change: impl FnOnce(&mut Shown)) {
-        let mut labels = SHOWN.locked();
+        let mut labels = SHOWN.lock_anyway();
         let clients = labels.entry(self.limit.clone()).or_default();
         change(clients.entry(self.number).or_default());
         // The lock is held meanwhile, or an older sum could be the last one that is set.
@@ -74,7 +74,7 @@ impl Gauges {
 
 impl Drop for Gauges {
     fn drop(&mut self) {
-        let mut labels = SHOWN.locked();
+        let mut labels = SHOWN.lock_anyway();
         let Some(clients) = labels.get_mut(&self.limit) else { return };
         if clients.remove(&self.number).is_some() {
             self.set(clients);

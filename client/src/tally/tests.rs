@@ -112,5 +112,5 @@ fn of_a_limit_the_oldest_lease_counts_and_all_permits() {
     tally.add_now(pool(6, 30));
     tally.add_now(pool(0, 0));
     let expected = Now { available: 11, waiting: 3, lease_age: Duration::from_millis(30) };
-    assert_eq!(tally.sums.locked().now, expected);
+    assert_eq!(tally.sums.lock_anyway().now, expected);
 }

@@ -38,9 +38,8 @@ pub trait Account: Debug {
     /// Takes back `permits` that were lent and not spent.
     fn release(&mut self, permits: u64);
 
-    /// Records that `permits` burned at `at` prove unspent after all. By default nothing changes. A flow remembers no
-    /// spent permits. A cap on calls presumed them in flight until then; [`Calls::finish`] frees them.
-    fn credit(&mut self, _permits: u64, _at: Moment) {}
+    /// Records that `permits` burned at `at` prove unspent after all.
+    fn credit(&mut self, permits: u64, at: Moment);
 
     /// Returns when `permits` can be lent if nothing is lent or given back meanwhile and every lease in `ends` burns.
     /// `None` if never. Never too early, except that calls in flight may end at any moment.
@@ -110,14 +109,11 @@ pub trait RuleAccount: Account {
     /// is new and knows of no earlier settlement.
     fn adopt(&mut self, permits: u64, until: Moment);
 
-    /// Allows `permits` more to be lent, once, beyond what the rule says. By default nothing is added. Permits of a cap
-    /// on calls come back by themselves as calls end. The pool tops up the [`Flow`](super::Flow) of a leaky bucket.
-    fn top_up(&mut self, _permits: u64) {}
+    /// Allows `permits` more to be lent, once, beyond what the rule says.
+    fn top_up(&mut self, permits: u64);
 
     /// Returns the most that may be charged now, top-ups included. 0 where the rule takes no top-up.
-    fn most(&self) -> u64 {
-        0
-    }
+    fn most(&self) -> u64;
 
     /// Returns the state to write down, without outstanding permits.
     fn save(&self) -> Saved;

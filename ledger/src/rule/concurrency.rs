@@ -92,6 +92,9 @@ impl Account for ConcurrencyLedger {
         self.outstanding -= permits;
     }
 
+    /// Permits that a late report frees were presumed in flight until then; [`Calls::finish`] frees them.
+    fn credit(&mut self, _permits: u64, _at: Moment) {}
+
     /// Any call may end at any moment, so permits may be there as soon as a session asks.
     fn ready_at(&self, permits: u64, _ends: Ends<'_>) -> Option<Moment> {
         (permits <= self.limit).then_some(self.now)
@@ -135,8 +138,15 @@ impl RuleAccount for ConcurrencyLedger {
         is_same
     }
 
+    /// Permits come back by themselves as calls end: there is nothing to add once.
     fn adopt(&mut self, permits: u64, _until: Moment) {
         self.outstanding = permits;
+    }
+
+    fn top_up(&mut self, _permits: u64) {}
+
+    fn most(&self) -> u64 {
+        0
     }
 
     fn save(&self) -> Saved {

@@ -329,6 +329,8 @@ impl Account for FlowLedger {
         self.outstanding -= permits;
     }
 
+    fn credit(&mut self, _permits: u64, _at: Moment) {}
+
     fn ready_at(&self, _permits: u64, _ends: Ends<'_>) -> Option<Moment> {
         Some(Moment::ORIGIN)
     }
@@ -366,6 +368,12 @@ impl RuleAccount for FlowLedger {
 
     fn adopt(&mut self, permits: u64, _until: Moment) {
         self.outstanding = permits;
+    }
+
+    fn top_up(&mut self, _permits: u64) {}
+
+    fn most(&self) -> u64 {
+        0
     }
 
     fn save(&self) -> Saved {

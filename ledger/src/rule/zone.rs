@@ -3,7 +3,7 @@
 
 use super::RuleError;
 use jiff::tz::TimeZone;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{LazyLock, Mutex};
@@ -33,7 +33,7 @@ impl Zone {
         };
         let zone = TimeZone::get(name).ok().filter(|zone| !zone.is_unknown()).ok_or_else(unknown)?;
         let name = zone.iana_name().ok_or_else(unknown)?.to_owned();
-        let mut known = KNOWN.locked();
+        let mut known = KNOWN.lock_anyway();
         let entry = known.entry(name.clone());
         Ok(Zone(entry.or_insert_with(|| Box::leak(Box::new(Known { name, zone })))))
     }

@@ -13,7 +13,7 @@ pub mod message;
 
 use connection::serve;
 use fault::Fault;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use message::Message;
 use std::io;
 use std::net::SocketAddr;
@@ -75,7 +75,7 @@ impl Proxy {
     /// as well.
     pub async fn drain(&self) {
         loop {
-            let mut errands = std::mem::take(&mut *self.link.errands.locked());
+            let mut errands = std::mem::take(&mut *self.link.errands.lock_anyway());
             if errands.is_empty() {
                 return;
             }
@@ -87,7 +87,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.accepting.abort();
-        self.link.errands.locked().abort_all();
+        self.link.errands.lock_anyway().abort_all();
     }
 }
 
@@ -111,7 +111,7 @@ impl Link {
     fn send(&self, request: Message, wait: Duration, pause: Option<Duration>) -> oneshot::Receiver<Message> {
         let (bring, answer) = oneshot::channel();
         let server = self.server;
-        self.errands.locked().spawn(async move {
+        self.errands.lock_anyway().spawn(async move {
             sleep(wait).await;
             // If the server is not there or breaks off, the client receives nothing.
             if let Ok(Some(message)) = exchange(server, &request, pause).await {

@@ -4,7 +4,7 @@ use super::{Shared, migrate};
 use crate::cells::CellsError;
 use crate::cells::hosts::Tries;
 use lessor_protocol::foreign::{causes, excerpt};
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -132,13 +132,13 @@ impl Line {
     }
 
     pub(super) fn forget_warnings(&self) {
-        *self.warning.locked() = None;
+        *self.warning.lock_anyway() = None;
     }
 
     /// Returns the server's last warning. The server sends it before the end of the statement, and messages are read in
     /// order.
     pub(super) fn warning(&self) -> Option<String> {
-        self.warning.locked().take()
+        self.warning.lock_anyway().take()
     }
 }
 
@@ -152,7 +152,7 @@ where
         if let AsyncMessage::Notice(notice) = message
             && notice.code() == &SqlState::WARNING
         {
-            *warning.locked() = Some(excerpt(notice.message()));
+            *warning.lock_anyway() = Some(excerpt(notice.message()));
         }
     }
 }

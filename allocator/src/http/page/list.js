@@ -9,7 +9,7 @@ import * as words from "./words.js";
 /** Rows that are shown at once. */
 const ROWS = 100;
 
-/** After the pointer moves over a row, rows keep their places for so long; and while the focus is in one. */
+/** Rows keep their places for so long after the pointer moved over one. They also keep them while the focus is in one. */
 const HOLD_MS = 8_000;
 
 const ORDERS = {

@@ -210,3 +210,33 @@ async fn a_limit_is_put_below_another_one_by_an_operator_of_both() {
     assert_eq!(put(&admin, None, 500, "?confirm=true").await.0, 200);
     assert_eq!(put(&admin, Some("other"), 500, "").await.0, 403);
 }
+
+/// The bug: an operator of one name of a pattern could not give the name a limit below the parent of the pattern, but one
+/// without a parent. The reason of the confirmation had the figures of the pattern.
+#[tokio::test]
+async fn an_operator_of_one_name_may_leave_it_below_the_parent_of_its_pattern() {
+    let desk = Desk::new(Way::Plain);
+    desk.roles_are(
+        "[[role]]\nname = \"one\"\nidentities = [\"token:admin\"]\nadmin = [\"api/x\"]\n\
+         [[role]]\nname = \"all\"\nidentities = [\"token:root\"]\nadmin = [\"*\"]\n",
+    );
+    let (admin, root) = (desk.token("admin"), desk.token("root"));
+    let allocator = desk.serve();
+    let put = async |token: &str, path: &str, parent: Option<&str>, limit: u64| {
+        let mut body = json!({ "rules": [{ "kind": "sliding_window", "limit": limit, "per": "60s" }] });
+        parent.into_iter().for_each(|parent| body["parent"] = json!(parent));
+        let url = format!("{}/v1/limits/{path}", allocator.url);
+        let answer = ask(&desk.http(Some(token)), "PUT", &url, &body.to_string()).await;
+        (answer.status, answer.body)
+    };
+    assert_eq!(put(&root, "api/*", Some("other"), 50).await.0, 201);
+    let (status, said) = put(&root, "api/x", None, 50).await;
+    assert!(status == 409 && said.contains("no longer be charged to \\\"other\\\""), "{status} {said}");
+    for (parent, limit) in [(None, 50), (Some("other"), 501)] {
+        let (status, said) = put(&admin, "api/x", parent, limit).await;
+        let tells = ["api/*", "other", "501", " 50"].iter().any(|figure| said.contains(figure));
+        assert!(status == 409 && said.contains("confirm_needed") && !tells, "{status} {said}");
+    }
+    let (status, said) = put(&admin, "api/x", Some("other"), 60).await;
+    assert_eq!(status, 201, "{said}");
+}

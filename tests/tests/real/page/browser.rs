@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use lessor_protocol::CLOCK;
-use lessor_protocol::locked::Locked;
+use lessor_protocol::lock_anyway::LockAnyway;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -111,7 +111,7 @@ impl Browser {
         drop(pipe);
         let (heard, news) = &*self.heard;
         let waits = |heard: &mut Heard| !heard.answers.contains_key(&id) && !heard.is_over;
-        let (mut heard, _) = news.wait_timeout_while(heard.locked(), PATIENCE, waits).expect("no panic");
+        let (mut heard, _) = news.wait_timeout_while(heard.lock_anyway(), PATIENCE, waits).expect("no panic");
         heard.answers.remove(&id).unwrap_or_else(|| panic!("no answer to {method}"))
     }
 
@@ -210,7 +210,7 @@ impl Browser {
 
     /// Returns the exceptions, errors and warnings of the page.
     pub(super) fn complaints(&self) -> Vec<String> {
-        let heard = self.heard.0.locked();
+        let heard = self.heard.0.lock_anyway();
         let is_bad = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
             Some("Runtime.consoleAPICalled") => event["params"]["type"]
@@ -227,7 +227,7 @@ impl Browser {
 
     /// Returns the URLs of all requests that the page made.
     pub(super) fn requests(&self) -> Vec<String> {
-        let heard = self.heard.0.locked();
+        let heard = self.heard.0.lock_anyway();
         let sent = heard.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         sent.map(|event| event["params"]["request"]["url"].as_str().expect("a text").to_owned()).collect()
     }
@@ -246,7 +246,7 @@ fn listen(stdout: ChildStdout, heard: &(Mutex<Heard>, Condvar)) {
     for message in BufReader::new(stdout).split(0) {
         let Ok(message) = message else { break };
         let Ok(message) = serde_json::from_slice::<Value>(&message) else { break };
-        let mut all = heard.0.locked();
+        let mut all = heard.0.lock_anyway();
         match message["id"].as_u64() {
             Some(id) => drop(all.answers.insert(id, message)),
             None => all.events.push(message),
@@ -254,6 +254,6 @@ fn listen(stdout: ChildStdout, heard: &(Mutex<Heard>, Condvar)) {
         drop(all);
         heard.1.notify_all();
     }
-    heard.0.locked().is_over = true;
+    heard.0.lock_anyway().is_over = true;
     heard.1.notify_all();
 }
