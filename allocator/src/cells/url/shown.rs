@@ -54,13 +54,26 @@ impl StoreUrl {
     /// Formats the URL without its password. Two URLs have the same text if they differ in their passwords at most, or
     /// in how the same is written.
     pub fn without_password(&self) -> String {
+        let user = match &self.place {
+            Place::Memory => None,
+            Place::Redis(place) => place.user.as_deref(),
+            Place::Etcd(place) => place.user.as_deref(),
+            Place::Postgres(place) => place.config.get_user(),
+        };
+        self.with_user(user)
+    }
+
+    /// Formats the URL without user and password.
+    pub(crate) fn without_user(&self) -> String {
+        self.with_user(None)
+    }
+
+    fn with_user(&self, user: Option<&str>) -> String {
         match &self.place {
             Place::Memory => self.to_string(),
-            Place::Redis(place) => with(&self.to_string(), place.user.as_deref(), &of_tls(self.tls())),
-            Place::Etcd(place) => with(&self.to_string(), place.user.as_deref(), &of_tls(self.tls())),
+            Place::Redis(_) | Place::Etcd(_) => with(&self.to_string(), user, &of_tls(self.tls())),
             Place::Postgres(place) => {
-                let short = postgres(&place.config, &named(&place.config));
-                with(&short, place.config.get_user(), &of_postgres(place))
+                with(&postgres(&place.config, &named(&place.config)), user, &of_postgres(place))
             }
         }
     }

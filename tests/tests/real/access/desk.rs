@@ -175,10 +175,22 @@ pub(super) struct Answer {
 
 /// Sends a request and returns the answer. `PUT` and `DELETE` change a limit whatever its version.
 pub(super) async fn ask(http: &HttpClient, method: &str, url: &str, body: &str) -> Answer {
+    let if_match = ["PUT", "DELETE"].contains(&method).then_some("*");
+    ask_if(if_match, http, method, url, body).await
+}
+
+/// Sends a request that changes the version `if_match` of a limit, if that is there, and returns the answer.
+pub(super) async fn ask_if(
+    if_match: Option<&str>,
+    http: &HttpClient,
+    method: &str,
+    url: &str,
+    body: &str,
+) -> Answer {
     let mut request =
         http::Request::builder().method(method).uri(url).header("content-type", "application/json");
-    if ["PUT", "DELETE"].contains(&method) {
-        request = request.header("if-match", "*");
+    if let Some(if_match) = if_match {
+        request = request.header("if-match", if_match);
     }
     let request = request.body(body.as_bytes().to_vec()).expect("a request");
     let mut answer = http.send(request, PATIENCE).await.expect("the server answers");

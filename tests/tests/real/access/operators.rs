@@ -1,6 +1,6 @@
 //! Operators do what their roles allow, by the API and the command line.
 
-use super::desk::{Desk, Way, ask};
+use super::desk::{Desk, Way, ask, ask_if};
 use scenarios::fleet::eventually;
 use serde_json::{Value, json};
 
@@ -226,7 +226,7 @@ async fn an_operator_of_one_name_may_leave_it_below_the_parent_of_its_pattern() 
         let mut body = json!({ "rules": [{ "kind": "sliding_window", "limit": limit, "per": "60s" }] });
         parent.into_iter().for_each(|parent| body["parent"] = json!(parent));
         let url = format!("{}/v1/limits/{path}", allocator.url);
-        let answer = ask(&desk.http(Some(token)), "PUT", &url, &body.to_string()).await;
+        let answer = ask_if(None, &desk.http(Some(token)), "PUT", &url, &body.to_string()).await;
         (answer.status, answer.body)
     };
     assert_eq!(put(&root, "api/*", Some("other"), 50).await.0, 201);
