@@ -10,7 +10,7 @@ use crate::server::Proven;
 use crate::shared::Shared;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Version};
 use axum::response::{IntoResponse as _, Response};
 use lessor_protocol::entropy;
 use lessor_protocol::wire::LEASES_PATH;
@@ -74,8 +74,8 @@ impl Service {
         Service { address: Some(address), proven, ..self }
     }
 
-    /// Answers `request`, and applies `finish` to the answer. The head of an exchange is read at once, by the task of the
-    /// connection, and with it the token or certificate of the peer. The future reads the body and does the rest.
+    /// Answers `request`, and applies `finish` to the answer. Over HTTP/1 the head of an exchange is read at once, and with
+    /// it the token or certificate of the peer. The future reads the body and does the rest.
     pub(crate) fn answer<B, F>(
         &self,
         request: Request<B>,
@@ -105,8 +105,19 @@ impl Service {
         }
         match guard::refusal(&self.shared, request.method(), request.uri(), request.headers()) {
             Some(problem) => Head::Other(Box::pin(ready(Ok(problem.into_response())))),
-            None => Head::Exchange(Opened::new(&self.shared, self.address, Some(&self.proven), request)),
+            // The task of an HTTP/2 connection serves all its streams, so each stream checks its own token.
+            None if request.version() == Version::HTTP_2 => {
+                let service = self.clone();
+                Head::Other(Box::pin(async move {
+                    Ok(service.opened(request).answer(&service.shared).await.into_response())
+                }))
+            }
+            None => Head::Exchange(self.opened(request)),
         }
+    }
+
+    fn opened<B>(&self, request: Request<B>) -> Opened<B> {
+        Opened::new(&self.shared, self.address, Some(&self.proven), request)
     }
 
     /// Answers `request` by its route.
